@@ -11,38 +11,37 @@ import (
 	"github.com/quotactl/quotactl/budget/feedback"
 )
 
-// actor settles or releases a request and applies what its response says.
+// actor finishes a request and acts on its response.
 type actor struct {
 	budget    *budget.Budget
 	operation string
-	charged   budget.Receipt // of the request; zero: the time of its charge is unknown
+	charged   budget.Receipt // the request's; zero: it is unknown when the request was charged
 	status    int
-	cached    bool // from a cache: it says nothing about the upstream's present state
+	cached    bool // the response says nothing about the upstream's current state
 	by        actsFor
 }
 
-// actsFor is an actor's caller: a Transport's attempt, which logs errors and returns
+// actsFor is what an actor acts for: a Transport's attempt, which logs errors and returns
 // nil, or Apply, which stops at the first error.
 type actsFor interface {
-	// within returns the context for the next store calls.
+	// within is the context of the next calls of the store.
 	within() (context.Context, context.CancelFunc)
 	keep(units int64) error
 	// giveBack reports whether the request no longer counts.
 	giveBack() (bool, error)
-	// compared takes the result of a report, locked that of a refusal.
+	// compared gets the result of a report, locked the result of a refusal.
 	compared(rule *feedback.Report, drift budget.Drift, err error) error
 	locked(status int, v Verdict, err error) error
 }
 
-// hearing returns the reader of the response's body.
+// hearing reads the response's body by the rules.
 func (x actor) hearing(r *reader, header http.Header, cost *costSaid) *hearing {
 	return &hearing{reader: r, operation: x.operation, status: x.status, header: header, cached: x.cached, covers: x.covered, cost: cost}
 }
 
-// finish settles a request and applies its response. It releases a request that the
-// upstream does not count. The order matters: while a report is compared, our count
-// must hold the larger of the charge and the cost, so that a difference between the two
-// does not show as drift.
+// finish settles a request and acts on its response. It compares reports while the
+// ledger's count has the greater of the charge and the actual cost, so that a difference
+// between the two is never drift. It releases a request that the upstream does not count.
 func (x actor) finish(units int64, t facts) error {
 	switch {
 	case t.free:
@@ -59,8 +58,9 @@ func (x actor) finish(units int64, t facts) error {
 	return x.by.keep(units)
 }
 
-// free releases a request. It sets the lock of a refusal before others can take the
-// units, and compares reports afterwards, when our count no longer has the request.
+// free releases a request. It first locks what was refused, before others take the units.
+// After the release it compares the reports with the ledger's count, which no longer has
+// the request.
 func (x actor) free(t facts) error {
 	reports := t.reports
 	t.reports = nil
@@ -74,8 +74,8 @@ func (x actor) free(t facts) error {
 	return x.act(facts{reports: reports}, released)
 }
 
-// act applies a response: it compares its reports with our count, which includes the
-// request unless that was released, and locks what the response refuses.
+// act compares what a response reports with the ledger's count, which has the request
+// unless it is released, and locks what the response refuses.
 func (x actor) act(t facts, released bool) error {
 	if x.cached {
 		return nil
@@ -83,7 +83,7 @@ func (x actor) act(t facts, released bool) error {
 	ctx, cancel := x.by.within()
 	defer cancel()
 	for _, one := range t.reports {
-		// Without a charge, the count before it is unknown.
+		// Without a charge it is unknown what was counted before it.
 		if x.status == http.StatusNotModified || x.charged.ID == "" || !x.covered(one.rule.Limit) {
 			continue
 		}
@@ -102,8 +102,8 @@ func (x actor) act(t facts, released bool) error {
 	return x.by.locked(x.status, verdict, err)
 }
 
-// lock locks the budget, or the limit that the rule names; for an overloaded upstream
-// it locks nothing. The Verdict is valid with an error too; nothing was locked then.
+// lock locks the budget, or the limit that the rule names; for an overloaded upstream it
+// locks nothing. The Verdict is valid with an error too: nothing was locked then.
 func (x actor) lock(ctx context.Context, t facts) (Verdict, error) {
 	rule := t.refusal
 	v := Verdict{Rule: rule.Name, Means: rule.Means, Operation: x.operation}
@@ -116,7 +116,7 @@ func (x actor) lock(ctx context.Context, t facts) (Verdict, error) {
 	}
 	lock, err := x.budget.Lock(ctx, order)
 	switch {
-	case errors.Is(err, budget.ErrInvalid) && !order.Until.At.IsZero(): // its end has passed meanwhile
+	case errors.Is(err, budget.ErrInvalid) && !order.Until.At.IsZero(): // its end has passed since
 		return v, nil
 	case err != nil:
 		return v, err
@@ -125,9 +125,9 @@ func (x actor) lock(ctx context.Context, t facts) (Verdict, error) {
 	return v, nil
 }
 
-// computedReset is the lock's end when the response names none. For a spent limit it is
-// the calendar's next reset after the request was charged, because a request sent
-// before a reset may be answered after it.
+// computedReset is the lock's end if the response names none. A spent limit returns with
+// its calendar's next reset after the request was charged, because a request sent before
+// a reset may be answered after it.
 func (x actor) computedReset(rule *feedback.Refusal) budget.Until {
 	at := x.charged.At
 	if at.IsZero() {
@@ -144,7 +144,7 @@ func (x actor) computedReset(rule *feedback.Refusal) budget.Until {
 	return budget.Until{After: defaultLock}
 }
 
-// limitName is the name of the limit that applies to the request's operation.
+// limitName is a limit's name for the request's operation.
 func (x actor) limitName(name string) string {
 	for _, l := range x.budget.Spec().Limits {
 		if l.Name == name {
@@ -154,15 +154,14 @@ func (x actor) limitName(name string) string {
 	return name
 }
 
-// isStored reports whether a response says that it comes from a cache, and so says
-// nothing about the upstream's present state.
+// isStored reports whether a response says that it comes from a cache, so it says nothing
+// about the upstream's current state.
 func isStored(header http.Header) bool {
 	age, err := strconv.Atoi(header.Get("Age"))
 	return err == nil && age > 0 || header.Get("X-From-Cache") != ""
 }
 
-// covered reports whether a limit counts the request's operation. A limit per operation
-// does not count operations outside its own.
+// covered reports whether a limit counts the request's operation.
 func (x actor) covered(limit string) bool {
 	for _, l := range x.budget.Spec().Limits {
 		if l.Name == limit {
@@ -172,5 +171,5 @@ func (x actor) covered(limit string) bool {
 	return false
 }
 
-// defaultLock is how long a rule locks if it does not say.
+// defaultLock is how long a rule locks if it sets no Lock.
 const defaultLock = time.Minute

@@ -9,26 +9,26 @@ import (
 const (
 	// mostAhead is how much of a body is read before the caller gets the response.
 	mostAhead = 64 << 10
-	// longestAhead bounds the time for that.
+	// longestAhead is how long that may take.
 	longestAhead = 3 * time.Second
 )
 
-// ahead is a body whose beginning is read before the caller asks for it. The caller
-// gets all of it, with the error that ended it.
+// ahead is a body whose beginning is read before the caller asks for it. The caller gets
+// all of it, with the error that ended it.
 type ahead struct {
 	body io.ReadCloser
-	over chan struct{} // closed when reading ahead has ended
+	over chan struct{} // closed when no more is read ahead
 
 	mu     sync.Mutex // guards all below
 	text   []byte     // read ahead
 	at     int        // how much of it the caller has
-	err    error      // that ended it
+	err    error      // the error that ended the body
 	handed bool       // the caller has the body: the read under way is the last
 }
 
 // readAhead reads until the body's end, mostAhead bytes, the end of the wait or of the
-// request. ended is the error that ended the body, also io.EOF; nil if more than text
-// may come.
+// request. ended is the error that ended the body, io.EOF included; nil: there may be
+// more than text.
 func readAhead(body io.ReadCloser, wait time.Duration, done <-chan struct{}) (rest io.ReadCloser, text []byte, ended error) {
 	h := &ahead{body: body, over: make(chan struct{})}
 	timer := time.NewTimer(wait)
@@ -45,7 +45,7 @@ func readAhead(body io.ReadCloser, wait time.Duration, done <-chan struct{}) (re
 	return h, h.text[:len(h.text):len(h.text)], h.err
 }
 
-// read ends when the body ends or is closed.
+// read ends with the body, at the latest when the body is closed.
 func (h *ahead) read() {
 	defer close(h.over)
 	buffer := make([]byte, 8<<10)
@@ -62,7 +62,7 @@ func (h *ahead) read() {
 	}
 }
 
-// Read returns what was read ahead, and then the rest of the body.
+// Read returns what was read ahead, and then reads the rest of the body.
 func (h *ahead) Read(p []byte) (int, error) {
 	if n := h.take(p); n > 0 || len(p) == 0 {
 		return n, nil

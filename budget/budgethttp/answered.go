@@ -11,17 +11,17 @@ import (
 	"github.com/quotactl/quotactl/budget/feedback"
 )
 
-// answer is a response that is being read.
+// answer is how a response is to be read.
 type answer struct {
 	status  int
 	header  http.Header
-	cached  bool     // it says nothing about the upstream's present state
+	cached  bool     // it says nothing about the upstream's current state
 	visible bool     // there is a body that can be read
-	codings []string // to decode before reading it
-	done    facts    // already applied
+	codings []string // the codings to remove before reading it
+	done    facts    // what was acted on already
 }
 
-// answered handles a response whose header has arrived: it applies what the header says
+// answered handles a response whose header has arrived: it acts on what the header says,
 // and finishes the request's charge, or leaves that to the body.
 func (a *attempt) answered(resp *http.Response) {
 	if isMade(resp) {
@@ -50,7 +50,7 @@ func (a *attempt) answered(resp *http.Response) {
 	if ahead && seen.visible {
 		var ended error
 		resp.Body, text, ended = readAhead(resp.Body, a.waitAhead(), a.ctx.Done())
-		later = ended == nil // a body that came too late or is too long is read with the rest
+		later = ended == nil // what arrived too late, or was too long, is read with the rest
 		var damage error
 		if text, damage = unpackStart(seen.codings, text); damage != nil && ended != nil {
 			a.unread(Unread{What: UnreadBody, Why: damaged(damage)})
@@ -74,7 +74,7 @@ func (a *attempt) answered(resp *http.Response) {
 	} else {
 		_ = a.actor(seen).finish(cost, seen.done)
 	}
-	heard.asks, heard.judges = !waits, later // the header is known now
+	heard.asks, heard.judges = !waits, later // what the header says is known now
 	a.unread(slices.Concat(heard.misreadCost(""), heard.misreadRules(""))...)
 	heard.asks = waits
 	conn, writable := resp.Body.(io.ReadWriteCloser)
@@ -83,7 +83,7 @@ func (a *attempt) answered(resp *http.Response) {
 		resp.Body = a.handOver(conn)
 	case !hasBody && (resp.ProtoMajor == 1 || a.request.Body == nil || a.request.Body == http.NoBody):
 		a.cancel(nil)
-	default: // also without one, while the request's body may still be on its way
+	default: // also of none, while the request's body may still be on its way
 		if resp.Body == nil {
 			resp.Body = http.NoBody
 		}
@@ -115,7 +115,7 @@ func (a *attempt) rememberSession(resp *http.Response) {
 	}
 }
 
-// actor returns the actor for a response, with the attempt's last charge.
+// actor acts on a response, with the attempt's last charge.
 func (a *attempt) actor(seen answer) actor {
 	return actor{budget: a.budget, operation: a.operation, charged: a.newest(), status: seen.status, cached: seen.cached, by: a}
 }

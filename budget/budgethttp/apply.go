@@ -25,16 +25,15 @@ type Outcome struct {
 	Unread []Unread
 }
 
-// Apply applies a response to a request that was sent without a [Transport], as a
-// Transport does with its own: it compares what the response reports, locks what it
-// says is spent, and settles the receipt's reservation at the cost, or releases it if
-// the upstream documents that it does not count such calls. It reads the response's
-// body to its end. The body must have the content encodings that the header names, and
-// no transfer encoding.
+// Apply handles a response as a [Transport] handles its own, for a request that was sent
+// by other means. It compares what the response reports, locks what it says is spent, and
+// settles the receipt's reservation at what the call cost, or releases it if the call is
+// documented as not counted. It reads the response's body to its end. The body must have
+// its transfer coding removed; its content encodings must be those that the header names.
 //
 // Applying a response twice has the same effect as once, so apply it again after an
-// error. The error is the store's or the body's, ErrConflict if the reservation was
-// finished differently, or ErrExpired if the store no longer has it.
+// error. The error is the store's or the body's; ErrConflict if the reservation was
+// finished in another way; ErrExpired if the store no longer has it.
 func Apply(ctx context.Context, b *budget.Budget, charged budget.Receipt, resp *http.Response) (Outcome, error) {
 	return apply(ctx, b, charged, resp, false)
 }
@@ -75,8 +74,8 @@ func ApplyRefusal(ctx context.Context, b *budget.Budget, operation string, resp 
 	return done, nil
 }
 
-// takeIn reads a response to its end, by the rules and for the cost at the given
-// places, and applies it.
+// takeIn reads a response to its end, by the rules and for the cost at the places given,
+// and then calls do.
 func takeIn(ctx context.Context, b *budget.Budget, charged budget.Receipt, resp *http.Response, rules feedback.Rules, cost []feedback.Source, do func(actor, *hearing) error) (Outcome, error) {
 	reader, err := newReader(rules)
 	if err != nil {
@@ -113,7 +112,7 @@ func (a *applying) keep(units int64) error {
 // giveBack implements actsFor.
 func (a *applying) giveBack() (bool, error) {
 	err := a.budget.Release(a.ctx, a.charged.ID)
-	if errors.Is(err, budget.ErrExpired) { // it counts as a sent request
+	if errors.Is(err, budget.ErrExpired) { // it counts as sent
 		a.done.Units = a.charged.Units
 		return false, nil
 	}
@@ -135,7 +134,7 @@ func (a *applying) locked(_ int, v Verdict, err error) error {
 	return err
 }
 
-// readBody reads the body to its end. Without a document, only the header counts.
+// readBody reads the body to its end. If it has no document, only the header counts.
 func (h *hearing) readBody(body io.Reader) ([]Unread, error) {
 	codings, err := codingsOf(h.header)
 	h.begin(codings)
@@ -162,13 +161,13 @@ func (h *hearing) readBody(body io.Reader) ([]Unread, error) {
 	}
 }
 
-// needsBody reports whether the body may say something that matters.
+// needsBody reports whether any rule or cost needs the body.
 func (h *hearing) needsBody() bool {
 	ahead, later := h.reader.looksAtBody(h.operation, h.status, h.header)
 	return ahead || later || h.cost.inBody()
 }
 
-// hearEnd reads the rest of the body.
+// hearEnd reads what is left of the body.
 func (h *hearing) hearEnd() []Unread {
 	found := unreads(h.end(whole))
 	if !h.heard {

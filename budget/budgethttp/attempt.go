@@ -13,36 +13,36 @@ import (
 	"github.com/quotactl/quotactl/budget"
 )
 
-// attempt is one request under way: its charges, and until when it may run.
+// attempt is one request on its way: its charges, and until when it may run.
 type attempt struct {
 	*Transport
 	request   *http.Request
 	operation string
 	cost      budget.Cost
-	session   session // named by the request
-	once      bool    // the charge is for a session, under the session's id
+	session   session // the one that the request names
+	once      bool    // the charge is the session's, under the session's id
 	waited    time.Duration
 
 	lease   time.Duration // of its reservations
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	timer   *time.Timer // cancels it before the lease ends; nil: the deadline does
-	ends    time.Time   // when the lease ends; zero without a timer
+	ends    time.Time   // when the timer fires; zero without one
 	trace   trace
 	sent    bool // the base was called
 	verdict verdict
 	unreads unreads
 
 	mu       sync.Mutex            // guards all below
-	charges  []*budget.Reservation // not finished yet
-	receipt  budget.Receipt        // the last
-	refused  error                 // why the budget refused to send it again; nil: it was not asked, or granted
-	unbooked int64                 // how often it was sent again all the same
-	until    context.Context       // for recording after the body was closed; nil: recording has not begun
+	charges  []*budget.Reservation // the unfinished ones
+	receipt  budget.Receipt        // of the last charge
+	refused  error                 // the budget's answer to sending it again; nil: it was not asked or agreed
+	unbooked int64                 // how often it was sent again although refused
+	until    context.Context       // bounds the recording after the body was closed; nil: that has not begun
 }
 
-// leaseError ends a request without a response within its lease. It is a [net.Error],
-// which clients check for.
+// leaseError ends a request whose response has not arrived within its lease. It is a
+// [net.Error], because clients check for that.
 type leaseError struct {
 	budget, operation string
 	lease             time.Duration
@@ -52,13 +52,14 @@ func (e *leaseError) Error() string {
 	return fmt.Sprintf("send %s %s: no response within the lease of %s; the request was cancelled, since a later arrival would not be counted: give it a longer lease", e.budget, e.operation, e.lease)
 }
 
-// Timeout implements [net.Error]: true.
+// Timeout reports true: it is a timeout.
 func (e *leaseError) Timeout() bool { return true }
 
-// Temporary implements [net.Error].
+// Temporary completes [net.Error].
 func (e *leaseError) Temporary() bool { return true }
 
-// begin charges a request, after any wait. The error says why it may not be sent.
+// begin charges a request that has already waited this long. The error is why it may not
+// be sent.
 func (t *Transport) begin(req *http.Request, waited time.Duration) (*attempt, error) {
 	a := &attempt{Transport: t, request: req, operation: t.operation(req), waited: waited}
 	a.cost = t.spec.Costs[a.operation]
@@ -98,8 +99,8 @@ func (t *Transport) begin(req *http.Request, waited time.Duration) (*attempt, er
 	return a, nil
 }
 
-// unmatched describes a request that matches no operation, without its path, which may
-// contain a secret.
+// unmatched adds the method and host of a request that matches no operation to the error.
+// It leaves out the path, which may contain a secret.
 func (a *attempt) unmatched(err error) error {
 	if a.operation != Unmatched || !errors.Is(err, budget.ErrUnknownOperation) {
 		return err
@@ -112,8 +113,8 @@ func (a *attempt) leaseOver() error {
 	return &leaseError{a.budget.Name(), a.operation, a.options.Lease}
 }
 
-// isCharged reports whether the request belongs to a session that was already charged,
-// and notes which session the request names.
+// isCharged reports whether the request belongs to a session that is known to be charged,
+// and notes the session that the request names.
 func (a *attempt) isCharged() bool {
 	if a.cost.Once == nil {
 		return false
@@ -123,11 +124,11 @@ func (a *attempt) isCharged() bool {
 	return known
 }
 
-// reserve takes the request's units. If the outcome is unknown, it releases them, since
-// nothing was sent.
+// reserve takes the request's units. Nothing was sent yet, so it releases a charge whose
+// outcome it does not learn.
 func (a *attempt) reserve(ctx context.Context, id string, wait bool) (*budget.Reservation, error) {
 	call := a.options.call(a.operation, id)
-	call.NewID = !a.once // a session's may be charged already
+	call.NewID = !a.once // a session's id may be charged already
 	if !wait {
 		r, err := a.budget.Reserve(ctx, call, a.lease)
 		return r, a.forget(ctx, id, err)
@@ -141,7 +142,7 @@ func (a *attempt) reserve(ctx context.Context, id string, wait bool) (*budget.Re
 	return r, a.forget(ctx, id, err)
 }
 
-// forget releases a charge whose decision may have been made after the context ended.
+// forget releases what may have been charged if the context ended during the decision.
 func (a *attempt) forget(ctx context.Context, id string, err error) error {
 	var refused *budget.RefusedError
 	if err == nil || ctx.Err() == nil || a.once || errors.As(err, &refused) {
@@ -155,7 +156,7 @@ func (a *attempt) forget(ctx context.Context, id string, err error) error {
 	return err
 }
 
-// took records a charge.
+// took notes a charge.
 func (a *attempt) took(r *budget.Reservation) {
 	a.mu.Lock()
 	a.charges, a.receipt = append(a.charges, r), r.Receipt
@@ -163,9 +164,9 @@ func (a *attempt) took(r *budget.Reservation) {
 	a.options.Observer.Charged(r.Receipt)
 }
 
-// chargeAgain charges the request when the base resends it on another connection. If
-// the budget refuses, the request is cancelled; what may leave all the same is settled
-// with it.
+// chargeAgain charges the request once more when the base itself resends it on another
+// connection. If the charge is refused, it cancels the request; what may leave anyway is
+// settled with it.
 func (a *attempt) chargeAgain() {
 	a.mu.Lock()
 	free := a.receipt.ID == "" || a.once
@@ -185,19 +186,19 @@ func (a *attempt) chargeAgain() {
 	a.cancel(err)
 }
 
-// wasRefused is the budget's refusal to send it again, or nil.
+// wasRefused is the budget's refusal to send it again; nil if there is none.
 func (a *attempt) wasRefused() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.refused
 }
 
-// send sends the request through the base.
+// send has the base send the request.
 func (a *attempt) send() (*http.Response, error) {
 	ctx := a.trace.with(a.ctx)
-	if err := ctx.Err(); err != nil { // it ended during the charge
+	if err := ctx.Err(); err != nil { // it ended while the request was charged
 		if a.request.Body != nil {
-			_ = a.request.Body.Close() // it was not read
+			_ = a.request.Body.Close() // the base did not read it
 		}
 		return nil, context.Cause(ctx)
 	}
@@ -213,7 +214,7 @@ func (a *attempt) send() (*http.Response, error) {
 	case resp == nil:
 		return nil, errors.New("the base returned neither a response nor an error")
 	}
-	// It was cancelled when the header arrived: the body is cut off.
+	// Cancelled as the header came: the body is cut.
 	switch refused := a.wasRefused(); {
 	case refused != nil:
 		err = refused
@@ -222,7 +223,7 @@ func (a *attempt) send() (*http.Response, error) {
 	}
 	if err != nil {
 		if resp.Body != nil {
-			_ = resp.Body.Close() // no caller gets it
+			_ = resp.Body.Close() // the caller does not get it
 		}
 		return nil, err
 	}
@@ -256,8 +257,8 @@ func (a *attempt) failed(err error) error {
 	return err
 }
 
-// givenUp reports whether an error means that the caller stopped waiting, not that the
-// connection died: the request may still be on its way.
+// givenUp reports whether an error means that the caller gave up, not that the connection
+// died: what was sent may still be on its way.
 func (a *attempt) givenUp(err error) bool {
 	//lint:ignore SA1019 a client's Timeout closes it before the context's deadline
 	cancelled := a.request.Cancel //nolint:staticcheck // as above

@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// body is a response's body on its way to the caller. It is read for the rules as the
-// caller reads it, and its end finishes the request.
+// body is a response's body on its way to the caller. It examines what the caller reads,
+// and its end finishes the request.
 type body struct {
 	io.ReadCloser
 	attempt *attempt
 	seen    answer
 	held    held
 	waits   bool  // the charge is finished with the body
-	later   bool  // rules need the body
-	cost    int64 // the estimate, if neither header nor body says
+	later   bool  // rules look at the body
+	cost    int64 // the estimate, if neither header nor body states the cost
 
 	mu       sync.Mutex // guards all below
 	heard    *hearing
-	recorded <-chan struct{} // closed when the store has recorded the end; nil: the body has not ended
+	recorded <-chan struct{} // closed when the store has recorded it; nil: the body has not ended
 }
 
 // body wraps a response's body.
@@ -31,8 +31,8 @@ func (a *attempt) body(resp *http.Response, seen answer, heard *hearing, held he
 	return &body{ReadCloser: resp.Body, attempt: a, seen: seen, heard: heard, held: held, waits: waits, later: later, cost: cost}
 }
 
-// Read passes on the body. At its end it finishes the request and waits for the store,
-// so that what the response says applies to the next request.
+// Read passes the body on. At its end it finishes the request and waits for the store, so
+// that what the response says applies to the next request.
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if n > 0 && (b.waits || b.later) {
@@ -45,7 +45,7 @@ func (b *body) Read(p []byte) (int, error) {
 	switch {
 	case errors.Is(err, io.EOF):
 		b.await(b.finish(whole))
-	case err != nil && b.attempt.request.Context().Err() != nil: // the caller ended it
+	case err != nil && b.attempt.request.Context().Err() != nil: // the caller has ended it
 		b.finish(dropped)
 	case err != nil:
 		b.await(b.finish(broken))
@@ -53,8 +53,8 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// await waits until the store has recorded what the body says, at most the store's
-// timeout, since many other bodies may be recorded first.
+// await waits until the store has recorded what the body said, at most the store's
+// timeout, because many other bodies may be recorded first.
 func (b *body) await(recorded <-chan struct{}) {
 	timer := time.NewTimer(b.attempt.spec.Timeout)
 	defer timer.Stop()
@@ -71,9 +71,9 @@ func (b *body) Close() error {
 	return err
 }
 
-// finish settles the charge that waited for the body, once, and frees the request's
-// context. The channel that it returns is closed when the store has recorded that. A
-// document may be complete even if the body's end was not read.
+// finish starts, once, to settle what waited for the body, and frees the request's
+// context. The returned channel is closed when the store has recorded it. A document may
+// be complete even if the body's end was not read.
 func (b *body) finish(how howEnded) <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -84,7 +84,7 @@ func (b *body) finish(how howEnded) <-chan struct{} {
 	return b.recorded
 }
 
-// record starts recording in the store how the request ended; b.mu is held.
+// record starts to record in the store how the request ended. b.mu is held.
 func (b *body) record(how howEnded) <-chan struct{} {
 	a, heard := b.attempt, b.heard
 	if b.waits || b.later {
@@ -116,7 +116,7 @@ func (b *body) record(how howEnded) <-chan struct{} {
 	return recorded
 }
 
-// atOnce returns a closed channel.
+// atOnce is a closed channel.
 func atOnce() <-chan struct{} {
 	done := make(chan struct{})
 	close(done)

@@ -9,16 +9,16 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// anyValue matches any value in a condition.
+// anyValue stands for any value in a condition.
 const anyValue = "*"
 
 // condition is a [feedback.Condition] prepared for matching.
 type condition struct {
-	operations limit.Limit // with the condition's filter
+	operations limit.Limit // whose filter is the condition's
 	status     []int
 	header     map[string][]string
 	json       map[string][]string
-	text       []string // in lower case
+	text       []string // in small letters
 }
 
 func newCondition(c feedback.Condition) condition {
@@ -29,10 +29,10 @@ func newCondition(c feedback.Condition) condition {
 	return ready
 }
 
-// looksAtBody reports whether matching needs the body.
+// looksAtBody reports whether the condition needs the body.
 func (c *condition) looksAtBody() bool { return len(c.json) > 0 || len(c.text) > 0 }
 
-// fitsHeader reports whether everything but the body matches.
+// fitsHeader reports whether everything except the body matches.
 func (c *condition) fitsHeader(operation string, status int, header http.Header) bool {
 	if !c.operations.Covers(operation) || len(c.status) > 0 && !slices.Contains(c.status, status) {
 		return false
@@ -45,13 +45,13 @@ func (c *condition) fitsHeader(operation string, status int, header http.Header)
 	return true
 }
 
-// isOneOf compares, ignoring case.
+// isOneOf compares ignoring case.
 func isOneOf(value string, wanted []string) bool {
 	return slices.ContainsFunc(wanted, func(one string) bool { return one == anyValue || strings.EqualFold(one, value) })
 }
 
-// fitsBody reports whether the body matches; an unknown body matches no condition that
-// needs it.
+// fitsBody reports whether the body matches. An unknown body matches no condition that
+// needs the body.
 func (c *condition) fitsBody(body *content) bool {
 	for path, wanted := range c.json {
 		if !body.hasJSON(path, wanted) {

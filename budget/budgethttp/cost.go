@@ -9,25 +9,25 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// costSaid is what a response says its call cost.
+// costSaid is what a response says that its call cost.
 type costSaid struct {
-	places []feedback.Source // where it may be, in order
-	units  []*int64          // the value at each place; of several documents, the last one's
+	places []feedback.Source // where it may say so, in order
+	units  []*int64          // what it says there; the last of several documents
 	wrong  []unreads         // values there that are not a cost
-	// missed is why a later document of the body, which may have had another cost,
-	// could not be read.
+	// missed is why a later document, which may have stated another cost, could not be
+	// read.
 	missed unreads
 	doubt  bool // the body is damaged
 }
 
-// newCostSaid reads what the header says.
+// newCostSaid reads the cost from the header.
 func newCostSaid(places []feedback.Source, header http.Header) *costSaid {
 	c := &costSaid{places: places, units: make([]*int64, len(places)), wrong: make([]unreads, len(places))}
 	_, _ = c.read(newContent(header, nil), func(s *feedback.Source) bool { return s.Header != "" })
 	return c
 }
 
-// document reads the cost from a document of the body.
+// document reads the cost from one document of the body.
 func (c *costSaid) document(document *content) {
 	held := c.holds()
 	found, wrong := c.read(document, func(s *feedback.Source) bool { return s.JSON != "" })
@@ -44,7 +44,7 @@ func (c *costSaid) document(document *content) {
 	}
 }
 
-// tells reports whether a document has something at a place of the cost.
+// tells reports whether a document has a value at a place of the cost.
 func (c *costSaid) tells(document *content) bool {
 	for i := range c.places {
 		if c.places[i].JSON == "" {
@@ -57,10 +57,10 @@ func (c *costSaid) tells(document *content) bool {
 	return false
 }
 
-// miss notes that something which may have had the cost could not be read.
+// miss notes that something which may have stated the cost could not be read.
 func (c *costSaid) miss(why string) { c.missed.add(Unread{What: UnreadActual, Why: why}) }
 
-// inDoubt reports whether the body may have had another cost than the one found.
+// inDoubt reports whether the body may have stated another cost than the known one.
 func (c *costSaid) inDoubt() bool {
 	held := c.holds()
 	if held < 0 || !slices.ContainsFunc(c.places[:held+1], func(s feedback.Source) bool { return s.JSON != "" }) {
@@ -69,8 +69,8 @@ func (c *costSaid) inDoubt() bool {
 	return c.doubt || len(c.missed) > 0 && c.places[held].JSON != ""
 }
 
-// misread returns the values that are not a cost at the places before the one that has
-// it, or at all places if none has.
+// misread returns the values that are not a cost, at the places before the one that
+// states the cost, or at all places if none does.
 func (c *costSaid) misread() (found []Unread) {
 	before := c.holds()
 	if before < 0 {
@@ -82,8 +82,8 @@ func (c *costSaid) misread() (found []Unread) {
 	return found
 }
 
-// settled is the cost at which to settle a call: the stated cost or the estimate. A
-// cost in doubt is at least the estimate.
+// settled is the cost at which a call is settled: the stated one, or the estimate. A cost
+// in doubt is no less than the estimate.
 func (c *costSaid) settled(estimate int64) int64 {
 	units, known := c.known()
 	switch {
@@ -95,8 +95,8 @@ func (c *costSaid) settled(estimate int64) int64 {
 	return units
 }
 
-// read reads the places in content, and returns by index where it found a cost and what
-// else it found.
+// read reads the places that stands selects. It returns the indexes of those that state a
+// cost, and by index the values that are not a cost.
 func (c *costSaid) read(from *content, stands func(*feedback.Source) bool) (found []int, wrong map[int]Unread) {
 	wrong = map[int]Unread{}
 	for i := range c.places {
@@ -117,8 +117,8 @@ func (c *costSaid) read(from *content, stands func(*feedback.Source) bool) (foun
 	return found, wrong
 }
 
-// cost is the value at a place, rounded up, the largest of several; found is false if
-// the place has none.
+// cost is the value at a place, rounded up; the largest of several. found is false if
+// there is no value.
 func (c *content) cost(place *feedback.Source) (units int64, found bool, err error) {
 	texts, err := c.texts(place)
 	if len(texts) == 0 {
@@ -138,7 +138,7 @@ func (c *content) cost(place *feedback.Source) (units int64, found bool, err err
 	return 0, false, err
 }
 
-// known is the cost at the first place that has it.
+// known is the cost at the first place that states one.
 func (c *costSaid) known() (int64, bool) {
 	if i := c.holds(); i >= 0 {
 		return *c.units[i], true
@@ -146,12 +146,12 @@ func (c *costSaid) known() (int64, bool) {
 	return 0, false
 }
 
-// holds is the index of the first place that has it, or -1.
+// holds is the index of the first place that states the cost; -1: none does.
 func (c *costSaid) holds() int {
 	return slices.IndexFunc(c.units, func(n *int64) bool { return n != nil })
 }
 
-// inBody reports whether the body may still have another cost than the header.
+// inBody reports whether the body may still state another cost than the header did.
 func (c *costSaid) inBody() bool {
 	for i := range c.places {
 		switch {
@@ -164,7 +164,7 @@ func (c *costSaid) inBody() bool {
 	return false
 }
 
-// statusCost is the cost of a charged request if the response does not state it.
+// statusCost is the cost of a charged request if the response states none.
 func statusCost(cost budget.Cost, status int, charged int64) int64 {
 	if status == http.StatusNotModified && cost.NotModified != nil {
 		return *cost.NotModified

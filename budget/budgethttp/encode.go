@@ -15,19 +15,20 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// farthest is the longest plausible time until a reset, or since one. A reset beyond it
-// counts as unreadable.
+// farthest is the longest believable time until a reset. A reset that is farther away or
+// has passed is ignored.
 const farthest = 400 * 24 * time.Hour
 
-// blanks are the characters that may surround a header's value.
+// blanks may surround a header's value.
 const blanks = " \t"
 
-// roundDown rounds a reported number down, to the bound if it exceeds an int64.
+// roundDown rounds a reported number down to a whole one; outside the range of int64 it
+// returns the bound.
 func roundDown(n *big.Rat) int64 {
 	return clamp(new(big.Int).Div(n.Num(), n.Denom()))
 }
 
-// roundUp rounds a reported number up, likewise.
+// roundUp rounds a reported number up to a whole one, with the same bounds.
 func roundUp(n *big.Rat) int64 { return clamp(limit.RoundUp(n)) }
 
 func clamp(n *big.Int) int64 {
@@ -40,8 +41,8 @@ func clamp(n *big.Int) int64 {
 	return math.MaxInt64
 }
 
-// parseUntil reads a reset; zero if it has passed. The error is for a value that looks
-// like another encoding.
+// parseUntil reads a reset; one that has passed is ignored. A value that looks like
+// another encoding is an error.
 func parseUntil(as feedback.Encoding, text string, now time.Time) (budget.Until, error) {
 	until, err := readUntil(as, strings.Trim(text, blanks))
 	if err != nil {
@@ -50,7 +51,7 @@ func parseUntil(as feedback.Encoding, text string, now time.Time) (budget.Until,
 	return sane(until, now)
 }
 
-// readUntil reads an instant or a span, past ones included.
+// readUntil reads an instant or a span, without checking how far away it is.
 func readUntil(as feedback.Encoding, text string) (budget.Until, error) {
 	switch as {
 	case feedback.AsEpoch:
@@ -79,15 +80,14 @@ func readUntil(as feedback.Encoding, text string) (budget.Until, error) {
 	return budget.Until{}, errNoInstant
 }
 
-// sane returns a reset that lies ahead, and zero for one that has passed. The error is
-// for one beyond farthest.
+// sane returns a reset if it is in the future and not absurdly far away.
 func sane(u budget.Until, now time.Time) (budget.Until, error) {
 	after := u.After
 	if !u.At.IsZero() {
 		after = u.At.Sub(now)
 	}
 	switch {
-	case u.At.Equal(time.Unix(0, 0)): // some write it for no reset
+	case u.At.Equal(time.Unix(0, 0)): // some send it to mean no reset
 		return budget.Until{}, nil
 	case after > farthest || after < -farthest:
 		return budget.Until{}, errFarAway
@@ -100,7 +100,7 @@ func sane(u budget.Until, now time.Time) (budget.Until, error) {
 // span reads a number of units of time from now.
 func span(text string, unit time.Duration) (budget.Until, error) {
 	n, err := micros(text, unit)
-	const most = int64(2 * farthest / time.Microsecond) // more does not fit into a Duration
+	const most = int64(2 * farthest / time.Microsecond) // more would overflow a span
 	return budget.Until{After: time.Duration(min(max(n, -most), most)) * time.Microsecond}, err
 }
 
@@ -110,8 +110,8 @@ func epoch(text string, unit time.Duration) (budget.Until, error) {
 	return budget.Until{At: time.UnixMicro(n).UTC()}, err
 }
 
-// micros reads a number of units of time as microseconds, rounded up, so that no caller
-// retries too soon.
+// micros reads a number of units of time as microseconds, rounded up, so that no client
+// retries too early.
 func micros(text string, unit time.Duration) (int64, error) {
 	n, ok := limit.ParseDecimal(text)
 	if !ok {
@@ -121,7 +121,7 @@ func micros(text string, unit time.Duration) (int64, error) {
 }
 
 // RetryAfter is the time that a response asks the client to wait, by its Retry-After: a
-// number of seconds or a date; 0 if the header is missing or the time has passed.
+// number of seconds or a date; 0 if there is none, or if it has passed.
 func RetryAfter(header http.Header) time.Duration {
 	until, err := readUntil(feedback.AsRetryAfter, strings.Trim(header.Get("Retry-After"), blanks))
 	switch {
@@ -142,10 +142,10 @@ type rateLimit struct {
 	hasReset     bool
 }
 
-// readRateLimit reads the named policy, or the first one for an empty name, from a
-// RateLimit field of draft-ietf-httpapi-ratelimit-headers; zero if the field lacks it.
-// The error is for a field that is malformed anywhere: all of it is ignored. Repeated
-// lines are one field.
+// readRateLimit reads the policy with a name, or the first one if the name is empty, from
+// a RateLimit field of draft-ietf-httpapi-ratelimit-headers; zero if there is none. A
+// field that is malformed anywhere is an error and is ignored as a whole. Repeated lines
+// are one field.
 func readRateLimit(lines []string, policy string) (rateLimit, error) {
 	list, err := httpsfv.UnmarshalList(lines)
 	if err != nil && len(lines) > 0 {
@@ -170,7 +170,7 @@ func readRateLimit(lines []string, policy string) (rateLimit, error) {
 	return limit, wrong
 }
 
-// parameter is a policy's parameter, made a whole number.
+// parameter is a numeric parameter of a policy, rounded to a whole number.
 func parameter(params *httpsfv.Params, name string, round func(float64) float64) (n int64, ok bool, err error) {
 	value, ok := params.Get(name)
 	if !ok {
@@ -179,13 +179,14 @@ func parameter(params *httpsfv.Params, name string, round func(float64) float64)
 	switch value := value.(type) {
 	case int64:
 		return value, true, nil
-	case float64: // it has at most twelve digits before the point
+	case float64: // at most twelve digits before the point
 		return int64(round(value)), true, nil
 	}
 	return 0, false, errNoNumber
 }
 
-// ratePolicy reads a member of a RateLimit field; false if it has no name.
+// ratePolicy reads a member of a RateLimit field; false if it has no name and so is not a
+// policy.
 func ratePolicy(member httpsfv.Member) (name string, params *httpsfv.Params, ok bool) {
 	item, isItem := member.(httpsfv.Item)
 	if !isItem {

@@ -9,8 +9,8 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// within returns the context for recording a request, also after the request's own
-// context has ended; the store's timeout bounds it.
+// within is the context for a request's calls to the store: it lasts for the store's
+// timeout, even if the request's own context has ended.
 func (a *attempt) within() (context.Context, context.CancelFunc) {
 	a.mu.Lock()
 	until := a.until
@@ -23,7 +23,7 @@ func (a *attempt) within() (context.Context, context.CancelFunc) {
 	return ctx, func() { stop(); cancel() }
 }
 
-// goOnUntil makes a context end what is recorded from now on.
+// goOnUntil makes a context bound everything that is recorded from now on.
 func (a *attempt) goOnUntil(ctx context.Context) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -35,7 +35,7 @@ func (a *attempt) logger(id string) *slog.Logger {
 }
 
 // take returns the charges to finish, once, and how often the request was sent without
-// a charge.
+// one.
 func (a *attempt) take() (charges []*budget.Reservation, unbooked int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -44,15 +44,15 @@ func (a *attempt) take() (charges []*budget.Reservation, unbooked int64) {
 	return charges, unbooked
 }
 
-// units is the charge for each time that the request was sent.
+// units is how many units each sending of the request was charged.
 func (a *attempt) units() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.receipt.Units
 }
 
-// settle finishes the charges: the last one at the request's cost, and those for
-// earlier sends by the base at what they were charged.
+// settle finishes the charges: the last at what the request cost, the earlier ones, for
+// what the base had sent before, at what they were charged.
 func (a *attempt) settle(units int64) {
 	charges, unbooked := a.take()
 	for i, r := range charges {
@@ -69,9 +69,9 @@ func (a *attempt) settle(units int64) {
 	}
 }
 
-// release releases a request that provably never left, or that the upstream documents
-// as not counted. It leaves a session's charge to its lease, because the session's next
-// request needs it. It returns true if it released the last charge.
+// release gives back the charge of a request that provably never left or is documented as
+// not counted. It leaves a session's charge to its lease, because the session's next
+// request will find it. It reports whether the last charge was given back.
 func (a *attempt) release() (released bool) {
 	if a.once {
 		a.leave()
@@ -85,7 +85,7 @@ func (a *attempt) release() (released bool) {
 		if i == len(charges)-1 {
 			err = r.Release(ctx)
 			released = err == nil
-		} else { // an earlier send, on a connection that died
+		} else { // sent earlier, on a connection that died
 			units = r.Units
 			err = r.Settle(ctx, units)
 		}
@@ -103,8 +103,8 @@ func (a *attempt) release() (released bool) {
 	return released
 }
 
-// leave leaves the charges open to the end of their lease, because the request may
-// arrive until then.
+// leave lets the charges run to the end of their lease, because the request may
+// still arrive until then.
 func (a *attempt) leave() {
 	charges, _ := a.take()
 	for _, r := range charges {

@@ -9,29 +9,29 @@ import (
 	"unicode"
 )
 
-// hearing reads what a response's body says, document by document, while the caller
-// reads the body.
+// hearing reads what a response's body says, document by document, while the caller reads
+// it.
 type hearing struct {
 	reader    *reader
 	operation string
 	status    int
 	header    http.Header
-	cached    bool                    // it says nothing about the upstream's present state
+	cached    bool                    // it says nothing about the upstream's current state
 	covers    func(limit string) bool // whether a limit counts the operation
 
 	cost   *costSaid
 	asks   bool  // the body may say what the call cost
-	judges bool  // rules need the body
-	before facts // already applied
+	judges bool  // rules look at the body
+	before facts // already acted on
 
 	facts  facts // from the documents so far
-	heard  bool  // there was a document
+	heard  bool  // a document
 	strays bool  // a document that should be JSON is not
 	isJSON bool  // a document is JSON
 	how    howEnded
-	cut    string // why a document that begins as JSON could not be read; empty: all were read
+	cut    string // why a document that begins as JSON could not be read; empty: all could
 	scan   *scanner
-	unpack *unpacker // nil: nothing to unpack, or not begun
+	unpack *unpacker // nil: there is nothing to unpack, or it has not begun
 	packed []string  // the body's codings
 }
 
@@ -41,7 +41,7 @@ type howEnded int
 const (
 	whole   howEnded = iota
 	broken           // by an error
-	dropped          // its caller closed it early
+	dropped          // its caller closed it before its end
 )
 
 // begin prepares it for the body.
@@ -67,13 +67,13 @@ func (h *hearing) write(p []byte) {
 	h.unpack.write(p)
 }
 
-// end reads the rest, and returns what could not be read. The body of an error or a
-// redirect need not be JSON, and callers often drop it.
+// end reads what is left, and returns what could not be read. It is no fault if the body
+// of an error or a redirect is not JSON, or is dropped.
 func (h *hearing) end(how howEnded) []Unread {
 	var damage error
 	if h.unpack != nil {
 		damage = h.unpack.end()
-		if how != whole && !errors.Is(damage, errExpands) { // it was cut off, which is reported once
+		if how != whole && !errors.Is(damage, errExpands) { // it is truncated, which is reported below
 			damage = nil
 		}
 	}
@@ -86,7 +86,7 @@ func (h *hearing) end(how howEnded) []Unread {
 	case h.scan.passedOver:
 		ofReports = whyTooLong
 	}
-	if damage != nil || how == broken { // the part that was read may be damaged too
+	if damage != nil || how == broken { // what could be read may be damaged too
 		h.cost.doubt = true
 	}
 	ofCost := ofReports
@@ -116,8 +116,8 @@ func (h *hearing) end(how howEnded) []Unread {
 	return found
 }
 
-// misreadCost returns what could not be read of the cost, unless an earlier place has
-// it: values at its places, or the body, for the given reason.
+// misreadCost returns what of the cost could not be read, if no earlier place states it:
+// the values at its places, or the body, for the reason why.
 func (h *hearing) misreadCost(why string) []Unread {
 	_, known := h.cost.known()
 	misread := h.cost.misread()
@@ -134,10 +134,10 @@ func (h *hearing) misreadCost(why string) []Unread {
 	return nil
 }
 
-// misreadRules returns what could not be read of what rules need: values at their
-// places, or reports in the body, for the given reason.
+// misreadRules returns what could not be read of what the rules need: values, or reports
+// in the body, for the reason why.
 func (h *hearing) misreadRules(why string) []Unread {
-	if h.cached || h.status == http.StatusNotModified { // its reports are not applied
+	if h.cached || h.status == http.StatusNotModified { // its reports are not acted on
 		return nil
 	}
 	var found []Unread
@@ -160,9 +160,9 @@ func (h *hearing) misreadRules(why string) []Unread {
 	return found
 }
 
-// know notes whether a document is JSON. It should be if it begins like JSON or is a
-// line of newline-delimited JSON. Other texts may occur among events and are not
-// documents.
+// know notes whether a document is JSON. One that begins as JSON should be JSON, and so
+// should every line of newline-delimited JSON; events may also contain other texts, which
+// are not documents.
 func (h *hearing) know(document *content) {
 	text := bytes.TrimSpace(bytes.TrimPrefix(document.body, byteOrderMark))
 	switch {
@@ -178,8 +178,7 @@ func (h *hearing) know(document *content) {
 	}
 }
 
-// lost handles a text that could not be read as a document and may have had what is
-// needed.
+// lost notes an unreadable document, which may have contained what rules or costs need.
 func (h *hearing) lost(text []byte, why string) {
 	document := newContent(h.header, text)
 	switch trimmed := bytes.TrimSpace(text); {
@@ -198,7 +197,7 @@ func (h *hearing) lost(text []byte, why string) {
 	}
 }
 
-// miss notes that a document could not be read, unless the caller cut it off.
+// miss notes that a document could not be read, unless the caller cut the body short.
 func (h *hearing) miss(why string) {
 	if h.how == dropped {
 		return
@@ -221,15 +220,15 @@ func (h *hearing) whyNoDocument() string {
 	return whyNoJSON
 }
 
-// isSentinel reports whether a text is an end mark of streams, such as [DONE].
+// isSentinel reports whether a text is a mark such as [DONE], with which streams end.
 func isSentinel(text []byte) bool {
 	inner, opens := bytes.CutPrefix(text, []byte("["))
 	inner, closes := bytes.CutSuffix(inner, []byte("]"))
 	return opens && closes && len(inner) > 0 && !bytes.ContainsFunc(inner, func(r rune) bool { return !unicode.IsLetter(r) && r != '_' && r != ' ' })
 }
 
-// document handles one document of the body: the body itself, an event or a line; nil
-// if the body has none. Of the refusals in several documents, the first in costs.toml
+// document reads one document of the body: the body itself, an event or a line; nil if
+// there is none. If several documents are refusals, the rule that is first in costs.toml
 // applies.
 func (h *hearing) document(text []byte) {
 	h.heard = true
@@ -253,7 +252,7 @@ func (h *hearing) document(text []byte) {
 	for _, one := range t.reports {
 		same := func(other reported) bool { return other.rule == one.rule }
 		if slices.ContainsFunc(h.before.reports, same) {
-			continue // already applied
+			continue // already acted on
 		}
 		h.facts.reports = append(slices.DeleteFunc(h.facts.reports, same), one)
 	}

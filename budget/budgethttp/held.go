@@ -6,15 +6,15 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// held are reports that wait for the request's cost, because the upstream's figure
-// already includes it: those on limits that count units, or all if it is unknown
-// whether the request counts at all.
+// held are reports on limits that count units, from a request whose cost is not known
+// yet: the use that the upstream reports already includes that cost. If it is also
+// unknown whether the request counts at all, they are all the reports.
 type held struct {
 	since   time.Time
 	reports []reported
 }
 
-// hold removes the reports that wait for the request's cost.
+// hold separates the reports that must wait for the request's cost.
 func (a *attempt) hold(reports []reported, all bool) (now []reported, h held) {
 	h.since = time.Now()
 	for _, one := range reports {
@@ -27,7 +27,7 @@ func (a *attempt) hold(reports []reported, all bool) (now []reported, h held) {
 	return now, h
 }
 
-// release returns them. A reset after a span counts from when the report came.
+// release returns them. A reset given as a span counts from when they arrived.
 func (h held) release() []reported {
 	for i := range h.reports {
 		if after := &h.reports[i].reset.After; *after > 0 {

@@ -9,29 +9,29 @@ import (
 	"github.com/quotactl/quotactl/budget"
 )
 
-// Refusals are delayed, because a client that retries at once would otherwise burn a
-// core on them.
+// How refusals are delayed. Otherwise a client that ignores the refusal and asks again at
+// once would burn a core.
 const (
-	// freeRefusals in a row are returned at once; each is forgotten after
-	// forgetRefusal. Further ones are delayed.
+	// freeRefusals is how many refusals in a burst are answered at once; each is
+	// forgotten after forgetRefusal. Further ones are delayed.
 	freeRefusals  = 20
 	forgetRefusal = 200 * time.Millisecond
-	// The delay is a share of the time over which refusals have come, so that many
-	// callers who are each refused once at the same time hardly notice.
+	// A refusal is delayed for a share of the time since refusals began, so that many
+	// callers who are refused once each at the same time hardly notice.
 	heldShare = 4
 	leastHeld = 10 * time.Millisecond
 	mostHeld  = time.Second
 )
 
-// pace computes how long to delay a refusal. The zero value is ready, and safe for
+// pace determines how long to delay a refusal. The zero value is ready, and safe for
 // concurrent use.
 type pace struct {
 	mu        sync.Mutex // guards all below
-	since     time.Time  // the first refusal that is not forgotten
-	forgotten time.Time  // when all are forgotten
+	since     time.Time  // the first of the refusals that are not forgotten
+	forgotten time.Time  // when all of them will be forgotten
 }
 
-// refused notes a refusal.
+// refused notes a refusal and returns how long to delay it.
 func (p *pace) refused(now time.Time) (hold time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -48,9 +48,9 @@ func (p *pace) refused(now time.Time) (hold time.Duration) {
 	return min(max(now.Sub(p.since)/heldShare, leastHeld), mostHeld)
 }
 
-// holdBack delays a refusal after many earlier ones. The delay ends when the request's
-// context ends or when the call would fit, and leaves the caller half of the time to
-// its deadline.
+// holdBack delays a refusal if there were many before. The delay ends with the request's
+// context, takes at most half of the time to the caller's deadline, and ends when the
+// call would fit.
 func (t *Transport) holdBack(req *http.Request, err error) {
 	began := time.Now()
 	hold := t.pace.refused(began)

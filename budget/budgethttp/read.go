@@ -13,8 +13,8 @@ import (
 	"github.com/quotactl/quotactl/budget/feedback"
 )
 
-// reader reads what responses say about the quota, by the rules of costs.toml. It uses
-// no store, and is safe for concurrent use.
+// reader reads what responses say about the quota, by the rules of costs.toml. It does
+// not use the store, and is safe for concurrent use.
 type reader struct {
 	free     []int
 	refusals []refusal
@@ -33,23 +33,23 @@ type report struct {
 
 // facts is what a response says.
 type facts struct {
-	free    bool              // documented as not counted
-	refusal *feedback.Refusal // the first that matches, or nil
+	free    bool              // it is documented as not counted
+	refusal *feedback.Refusal // the first that fits; nil: none
 	reset   budget.Until      // when to retry, by that rule; zero: not stated
 	reports []reported
-	unread  unreads // values that could not be read
+	unread  unreads // values that cannot be read
 }
 
-// reported is what a response says about a limit: remaining or used, 0 or more.
+// reported is what a response says of a limit. It has remaining or used, 0 or more.
 type reported struct {
 	rule      *feedback.Report
 	remaining *int64
 	used      *int64
-	reset     budget.Until // zero: not stated
+	reset     budget.Until // zero: it is not stated
 }
 
-// newReader prepares the rules. The error is for an invalid rule; rules from a
-// configuration are valid.
+// newReader prepares the rules. The error is about an invalid rule; rules from a
+// configuration are always valid.
 func newReader(f feedback.Rules) (*reader, error) {
 	r := &reader{free: f.Free}
 	for i := range f.Refusals {
@@ -69,9 +69,9 @@ func newReader(f feedback.Rules) (*reader, error) {
 	return r, nil
 }
 
-// looksAtBody reports what needs a response's body. ahead: it may be a refusal with a
-// status of 400 or more, which must be recognised before the caller gets the response.
-// later: a refusal with another status, or a report; it is recognised once the caller
+// looksAtBody reports what needs a response's body. ahead: the response, with a status of
+// 400 or more, may be a refusal, which must be known before the caller gets it. later: it
+// may be a refusal with another status, or have a report; that is known once the caller
 // has read the body.
 func (r *reader) looksAtBody(operation string, status int, header http.Header) (ahead, later bool) {
 	needed := false
@@ -81,7 +81,7 @@ func (r *reader) looksAtBody(operation string, status int, header http.Header) (
 			continue
 		}
 		needed = needed || one.looksAtBody() || slices.ContainsFunc(one.rule.Reset, inBody)
-		if !one.looksAtBody() { // it matches, so those after it do not matter
+		if !one.looksAtBody() { // it fits, and those after it do not matter
 			break
 		}
 	}
@@ -93,7 +93,7 @@ func (r *reader) looksAtBody(operation string, status int, header http.Header) (
 	return ahead, later
 }
 
-// needsBody reports whether a report is in the body, or needs the body to match.
+// needsBody reports whether a report needs the body, for a value or for its condition.
 func (r *report) needsBody() bool {
 	needs := r.looksAtBody()
 	for _, source := range []*feedback.Source{r.rule.Remaining, r.rule.Used, r.rule.Reset} {
@@ -104,9 +104,9 @@ func (r *report) needsBody() bool {
 
 func inBody(s feedback.Source) bool { return s.JSON != "" }
 
-// judge reads everything that a response says. body is nil if unknown; at most maxBody
-// of it is read. The wall clock serves only to recognise resets that have passed or are
-// absurdly far.
+// judge reads everything that a response says. It reads at most maxBody of the body; a
+// nil body is unknown. It uses the wall clock only to recognise resets that are past or
+// absurd.
 func (r *reader) judge(operation string, status int, seen *content) facts {
 	now := time.Now()
 	t := facts{free: slices.Contains(r.free, status)}
@@ -146,9 +146,9 @@ func (r *reader) judge(operation string, status int, seen *content) facts {
 	return t
 }
 
-// misfit is why it is unknown whether a rule on JSON in the body matches: the body
-// should be JSON and is not; else empty. A successful response need not be JSON, nor,
-// for a rule of any status, a server's own error page.
+// misfit is why it is unknown whether a rule matches that needs JSON in the body: the
+// body should be JSON and is not. Otherwise it is empty. A successful answer need not be
+// JSON, and for a rule of any status, neither need a server's own error page.
 func (r *refusal) misfit(status int, seen *content) string {
 	text := bytes.TrimSpace(bytes.TrimPrefix(seen.body, byteOrderMark))
 	if len(r.json) == 0 || len(text) == 0 || seen.partial || seen.isJSON() ||
@@ -165,15 +165,15 @@ func (r *refusal) misfit(status int, seen *content) string {
 	return ""
 }
 
-// unjudged are the refusals that may match a body which could not be read, for the
-// given reason.
+// unjudged are the refusals that may match a body that could not be read, for the reason
+// why.
 func (r *reader) unjudged(operation string, status int, header http.Header, why string) unreads {
 	var found unreads
 	for i := range r.refusals {
 		one := &r.refusals[i]
 		switch {
 		case !one.fitsHeader(operation, status, header):
-		case !one.looksAtBody(): // it matches, so those after it do not matter
+		case !one.looksAtBody(): // it fits, and those after it do not matter
 			return found
 		default:
 			found.add(Unread{What: UnreadRefusal, Rule: one.rule.Name, Why: why})
@@ -182,8 +182,8 @@ func (r *reader) unjudged(operation string, status int, header http.Header, why 
 	return found
 }
 
-// read reads a matching report; false if it has no readable amount. It rounds remaining
-// down and used up.
+// read reads a report that matches; false if it has no readable amount. It rounds what
+// remains down, and what is used up.
 func (r *report) read(seen *content, now time.Time, unread *unreads) (reported, bool) {
 	said := reported{rule: r.rule}
 	source, amount, round := r.rule.Remaining, &said.remaining, roundDown
@@ -214,7 +214,7 @@ func (r *report) read(seen *content, now time.Time, unread *unreads) (reported, 
 	return said, true
 }
 
-// place is the position of a refusal's rule among all rules.
+// place is the index of a refusal's rule among all.
 func (r *reader) place(rule *feedback.Refusal) int {
 	return slices.IndexFunc(r.refusals, func(one refusal) bool { return one.rule == rule })
 }
@@ -225,7 +225,7 @@ func (r *reader) limitOf(name string) string {
 	return r.reports[i].rule.Limit
 }
 
-// checkRefusal finds the mistakes that a rule built in Go may have.
+// checkRefusal finds errors in a rule that was not read from a configuration.
 func checkRefusal(rule *feedback.Refusal) error {
 	switch rule.Means {
 	case feedback.Exhausted, feedback.Throttled, feedback.Overloaded:
@@ -240,7 +240,7 @@ func checkRefusal(rule *feedback.Refusal) error {
 	return nil
 }
 
-// checkReport finds the mistakes that a rule built in Go may have.
+// checkReport finds errors in a rule that was not read from a configuration.
 func checkReport(rule *feedback.Report) error {
 	if (rule.Remaining == nil) == (rule.Used == nil) {
 		return errors.New("it needs one of Remaining and Used")

@@ -15,8 +15,8 @@ import (
 // other: the limit that binds, or the budget where that is locked.
 const RefusedHeader = "Quotactl-Refused"
 
-// problem is the body of such a response: RFC 9457, and beside it what clients of
-// APIs look for in the body of a 429.
+// problem is the body of such a response: RFC 9457, and the members that API clients
+// expect in the body of a 429.
 type problem struct {
 	Type       string `json:"type"`
 	Title      string `json:"title"`
@@ -39,7 +39,7 @@ type problemError struct {
 // quotaExceeded is the problem type of draft-ietf-httpapi-ratelimit-headers.
 const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 
-// refuse returns the answer to a request that may not be sent.
+// refuse is the answer to a request that may not be sent.
 func (t *Transport) refuse(req *http.Request, err error) (*http.Response, error) {
 	var refused *budget.RefusedError
 	if t.options.Refused != Answer429 || !errors.Is(err, budget.ErrExhausted) || !errors.As(err, &refused) {

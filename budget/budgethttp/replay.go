@@ -9,10 +9,10 @@ import (
 	"github.com/quotactl/quotactl/budget"
 )
 
-// beginsAgain reports whether a failed request waits for its units and is sent anew:
-// the base was about to resend it, the units did not suffice, and the caller has asked
-// to wait. It applies only to requests that are safe to send any number of times, since
-// the first may still arrive.
+// beginsAgain reports whether a failed request waits for its units and is sent anew: the
+// base was about to resend it, the units did not fit, and the caller asked to wait. It is
+// true only for requests that are safe to send any number of times, because the first one
+// may still arrive.
 func (a *attempt) beginsAgain(waited time.Duration) bool {
 	if a.options.Refused != Wait || !errors.Is(a.wasRefused(), budget.ErrExhausted) {
 		return false
@@ -27,7 +27,7 @@ func (a *attempt) beginsAgain(waited time.Duration) bool {
 	return false
 }
 
-// replay returns the request with its body from the start.
+// replay is the request with its body rewound.
 func replay(req *http.Request) (*http.Request, error) {
 	if req.Body == nil || req.Body == http.NoBody {
 		return req, nil

@@ -12,16 +12,16 @@ import (
 	"github.com/quotactl/quotactl/budget"
 )
 
-// routes find a request's operation by the patterns of costs.toml. They are safe for
+// routes find the operation of a request by the patterns of costs.toml. They are safe for
 // concurrent use.
 type routes struct {
 	mux        *http.ServeMux
 	operations map[string]string // by pattern, as the mux has it
-	below      map[string]bool   // the hosts after "*.", as the mux has them
+	below      map[string]bool   // the hosts whose pattern begins with "*."
 }
 
-// newRoutes registers all patterns. The error is for one that the mux refuses or that
-// conflicts with another.
+// newRoutes registers all patterns. The error is about a pattern that the mux refuses, or
+// that conflicts with another.
 func newRoutes(costs map[string]budget.Cost) (*routes, error) {
 	r := &routes{mux: http.NewServeMux(), operations: map[string]string{}, below: map[string]bool{}}
 	for _, operation := range slices.Sorted(maps.Keys(costs)) {
@@ -34,7 +34,7 @@ func newRoutes(costs map[string]budget.Cost) (*routes, error) {
 	return r, nil
 }
 
-// add registers one pattern. The mux refuses with a panic.
+// add registers one pattern. The mux panics if it refuses.
 func (r *routes) add(pattern, operation string) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -66,7 +66,7 @@ func muxPattern(pattern string) (known, host string) {
 	}
 	host = muxHost(before)
 	if !hasPath {
-		return method + host, host // which the mux refuses
+		return method + host, host // the mux refuses it
 	}
 	return method + host + "/" + path, host
 }
@@ -77,8 +77,8 @@ func muxHost(host string) string {
 	return strings.TrimSuffix(strings.ToLower((&url.URL{Host: host}).Hostname()), ".")
 }
 
-// operation is the operation of the most specific pattern that matches; false if none
-// does. It does not change the request.
+// operation is the operation of the most specific pattern that matches the request; false
+// if none does. It does not change the request.
 func (r *routes) operation(req *http.Request) (string, bool) {
 	if req.URL == nil || len(r.operations) == 0 {
 		return "", false
@@ -120,7 +120,7 @@ func shadow(req *http.Request) *http.Request {
 	if host == "" {
 		host = req.URL.Host
 	}
-	if req.URL.Opaque != "" { // "//host/path", or the request line's own text
+	if req.URL.Opaque != "" { // "//host/path", or what stands in the request line
 		if opaque, err := url.Parse(req.URL.Opaque); err == nil {
 			path = opaque
 		}

@@ -9,30 +9,30 @@ import (
 // byteOrderMark may precede a text in UTF-8.
 var byteOrderMark = []byte("\ufeff")
 
-// scanner cuts a body into documents while the caller reads it: the whole body, each
-// event of a text/event-stream, or each line of newline-delimited JSON. It holds at
-// most one document, and skips those longer than maxBody.
+// scanner cuts a body into documents while it is read: the whole body, or each event of a
+// text/event-stream, or each line of newline-delimited JSON. It keeps at most one
+// document, and skips documents longer than maxBody.
 type scanner struct {
 	found func(document []byte)
 	// lost is called, in order with found, for a document that cannot be read: one that
-	// is too long, or an event without an end.
+	// is too long, or an event that does not end.
 	lost  func(document []byte, why string)
 	lines bool // the body is a stream of lines
-	event bool // the lines are those of events: "data:" lines up to an empty one
+	event bool // its "data:" lines up to an empty line make an event
 
 	line    []byte
 	data    []byte // of the event so far
 	tooLong bool   // the line, or without lines the body
 	skip    bool   // the event has a line that is too long
-	// passedOver: a document was too long and skipped.
+	// passedOver: a document was too long.
 	passedOver bool
 	afterCR    bool
 	begun      bool // the first line has ended
-	strays     bool // a line of an event is not a field
+	strays     bool // a line among the events is not a field
 }
 
-// newScanner makes a scanner for a media type. It passes each document to found, which
-// must not keep it.
+// newScanner makes a scanner for a media type. It calls found with each document, which
+// found must not keep.
 func newScanner(mediaType string, found func([]byte), lost func([]byte, string)) *scanner {
 	s := &scanner{found: found, lost: lost}
 	mediaType, _, _ = mime.ParseMediaType(mediaType)
@@ -70,10 +70,10 @@ func (s *scanner) write(p []byte) {
 	}
 }
 
-// takesMore reports whether later bytes may still matter.
+// takesMore reports whether further bytes may still matter.
 func (s *scanner) takesMore() bool { return s.lines || !s.tooLong }
 
-// end handles the rest when the body has ended.
+// end scans what is left when the body has ended.
 func (s *scanner) end() {
 	switch {
 	case !s.lines && s.tooLong:
@@ -107,7 +107,7 @@ func (s *scanner) keep(p []byte) {
 	s.line = append(s.line, p...)
 }
 
-// endLine handles a line.
+// endLine handles a complete line.
 func (s *scanner) endLine() {
 	line, tooLong := s.line, s.tooLong
 	s.line, s.tooLong = s.line[:0], false
@@ -149,8 +149,8 @@ func (s *scanner) endLine() {
 	s.data = append(s.data, bytes.TrimPrefix(data, []byte(" "))...)
 }
 
-// isField reports whether a line of an event is valid in that format, comments
-// included.
+// isField reports whether a line of an event stream is valid in that format: a field or a
+// comment.
 func isField(line []byte) bool {
 	name, _, _ := bytes.Cut(line, []byte(":"))
 	switch string(name) {

@@ -12,27 +12,27 @@ import (
 // mostSessions is how many sessions a Transport remembers as charged.
 const mostSessions = 10_000
 
-// session identifies an upload or session: a digest of its value, which may be a
-// secret. The zero value is no session.
+// session identifies an upload or session by a digest of its value, which may be a
+// secret. The zero value means no session.
 type session [sha256.Size]byte
 
-// newSession is the session of a key's value; the zero session for an empty value. It
-// does not depend on the operation, because an upload's later requests may match
-// another one.
+// newSession is the session of a key's value; none if the value is empty. It does not
+// depend on the operation, because the later requests of an upload may match another
+// operation.
 func newSession(upstream string, key *feedback.Key, value string) session {
 	if value == "" {
 		return session{}
 	}
-	// Neither name contains a zero byte, so that no two pairs give the same text.
+	// No name contains a zero byte, so different values never make the same text.
 	return sha256.Sum256([]byte(upstream + "\x00" + key.Query + "\x00" + key.Header + "\x00" + value))
 }
 
 func (s session) none() bool { return s == session{} }
 
-// id is that of the session's charge, the same in every process.
+// id is the id of the session's charge; it is the same in every process.
 func (s session) id() string { return "once-" + hex.EncodeToString(s[:]) }
 
-// requestValue is the value in a request, or empty.
+// requestValue is the value that a request carries; empty: none.
 func requestValue(key *feedback.Key, req *http.Request) string {
 	if key.Header != "" {
 		return req.Header.Get(key.Header)
@@ -40,8 +40,8 @@ func requestValue(key *feedback.Key, req *http.Request) string {
 	return req.URL.Query().Get(key.Query)
 }
 
-// responseValues are the values in the response to a session's start: in the header
-// itself, or in the query of the URLs to which it may send the client.
+// responseValues are the values that the response to a session's start states: in the
+// header itself, or in the query of the addresses to which it may direct the client.
 func responseValues(key *feedback.Key, header http.Header) []string {
 	var values []string
 	if key.Header != "" {

@@ -9,8 +9,7 @@ import (
 )
 
 // made is the body of a response that a Transport made itself. By this type another
-// Transport above it recognises that no upstream has answered; a header could come from
-// an upstream.
+// Transport above it knows that the response is not from an upstream; a header could be.
 type made struct{ *bytes.Reader }
 
 // Close implements io.Closer.
@@ -22,8 +21,8 @@ func isMade(resp *http.Response) bool {
 	return ok
 }
 
-// refusedBelow finishes a request that a Transport below has answered itself. A
-// round-tripper between the two may have sent it before.
+// refusedBelow finishes a request that a Transport below answered itself. If there are
+// others between the two, one of them may have sent it before.
 func (a *attempt) refusedBelow() {
 	if a.isStacked() && a.trace.silent() {
 		a.release()
@@ -33,8 +32,8 @@ func (a *attempt) refusedBelow() {
 	a.cancel(nil)
 }
 
-// neverBegun reports whether an error is that of the Transport right below, whose
-// budget refused before anything was sent.
+// neverBegun reports whether an error is from the Transport directly below, whose budget
+// refused before anything was sent.
 func (a *attempt) neverBegun(err error) bool {
 	var refused *budget.RefusedError
 	return a.isStacked() && a.trace.silent() && errors.As(err, &refused)

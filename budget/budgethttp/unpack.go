@@ -15,23 +15,23 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// A body that the caller decodes itself is also unpacked here, to be read. Its memory
-// is bounded: the scanner keeps maxBody of the unpacked text, and a decoder the window
-// of its format. Unpacking stops if a body expands too much.
+// If the caller decodes a body itself, it is also unpacked here, to be read. The cost of
+// that is bounded: the scanner keeps maxBody of the unpacked text, a decoder keeps the
+// window of its format, and unpacking stops if the body expands too much.
 const (
 	// mostCodings is how many nested codings a body may have.
 	mostCodings = 2
-	// mostExpansion bounds how many times larger than the received body the unpacked
-	// text may be, beyond maxBody. Deflate reaches 1,032.
+	// mostExpansion bounds how many times larger the unpacked text may be than what was
+	// received, plus maxBody. Deflate reaches 1,032.
 	mostExpansion = 1100
-	// zstdWindow is the largest window that HTTP allows for zstd (RFC 9659); brotli's
-	// is 16 MiB by its format, the others' 32 KiB.
+	// zstdWindow is the largest window that HTTP allows (RFC 9659). Brotli's format
+	// allows 16 MiB, the others 32 KiB.
 	zstdWindow = 8 << 20
 )
 
 var errExpands = fmt.Errorf("it expands more than %d times", mostExpansion)
 
-// decoders make the readers that decode content codings.
+// decoders make readers of what a content coding holds.
 var decoders = map[string]func(io.Reader) (io.Reader, error){
 	"gzip":    func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) },
 	"x-gzip":  func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) },
@@ -46,8 +46,8 @@ var decoders = map[string]func(io.Reader) (io.Reader, error){
 	},
 }
 
-// newInflater reads deflate: zlib's format by RFC 9110, or the bare format that many
-// servers send.
+// newInflater reads deflate. By RFC 9110 that is zlib's format, but many servers send it
+// without zlib's frame.
 func newInflater(r io.Reader) (io.Reader, error) {
 	buffered := bufio.NewReader(r)
 	start, err := buffered.Peek(2)
@@ -60,8 +60,8 @@ func newInflater(r io.Reader) (io.Reader, error) {
 	return flate.NewReader(buffered), nil
 }
 
-// codingsOf are the content codings of a body, the innermost first. The error names
-// those that cannot be decoded.
+// codingsOf are the content codings of a body, the innermost first. The error names a
+// coding that cannot be read.
 func codingsOf(header http.Header) ([]string, error) {
 	var codings []string
 	for coding := range strings.SplitSeq(strings.Join(header.Values("Content-Encoding"), ","), ",") {
@@ -80,23 +80,23 @@ func codingsOf(header http.Header) ([]string, error) {
 	return codings, nil
 }
 
-// unpacker decodes a body piece by piece. Decoders pull their input, so they run in a
-// goroutine of their own. It runs only while write or end waits for it, so no data is
-// shared at the same time.
+// unpacker removes the codings from a body piece by piece. Decoders read their input
+// themselves, so they run in their own goroutine. It runs only while write or end wait
+// for it, so nothing is accessed concurrently.
 type unpacker struct {
 	found func(text []byte) (more bool)
 
 	in    chan []byte
-	idle  chan struct{} // all that was written is decoded
+	idle  chan struct{} // it has read everything that was written
 	done  chan struct{} // closed when it has ended
-	err   error         // once done: why it ended before the body; nil: it did not, or found wants no more
-	taken int64         // bytes of the body
-	piece []byte        // being decoded
-	ended bool          // no more comes
+	err   error         // once done: why it has ended before the body; nil: it has not, or nobody wants more
+	taken int64         // of the body
+	piece []byte        // being read
+	ended bool          // no more input follows
 }
 
-// newUnpacker passes the unpacked text to found, which must not keep it, until found
-// wants no more. Each unpacker must be ended with end.
+// newUnpacker calls found with the unpacked text, which found must not keep, until found
+// returns false. Every unpacker must be ended, because it runs a goroutine.
 func newUnpacker(codings []string, found func(text []byte) (more bool)) *unpacker {
 	u := &unpacker{found: found, in: make(chan []byte), idle: make(chan struct{}), done: make(chan struct{})}
 	go u.run(codings)
@@ -104,7 +104,7 @@ func newUnpacker(codings []string, found func(text []byte) (more bool)) *unpacke
 	return u
 }
 
-// write decodes the next piece of the body.
+// write unpacks the next piece of the body.
 func (u *unpacker) write(p []byte) {
 	select {
 	case <-u.done:
@@ -120,8 +120,8 @@ func (u *unpacker) wait() {
 	}
 }
 
-// end unpacks the rest when the body has ended. A damaged or truncated body is unpacked
-// as far as possible, and the error says so.
+// end unpacks what is left when the body has ended. The error says that the body is
+// damaged or truncated; such a body is unpacked as far as possible.
 func (u *unpacker) end() error {
 	close(u.in)
 	<-u.done
@@ -131,7 +131,7 @@ func (u *unpacker) end() error {
 func (u *unpacker) run(codings []string) {
 	defer close(u.done)
 	err := u.unpack(codings)
-	if u.taken > 0 || !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) { // an empty body is whole
+	if u.taken > 0 || !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) { // an empty body lacks nothing
 		u.err = err
 	}
 }
@@ -173,17 +173,17 @@ func newDecoder(coding string, from io.Reader) (decoder io.Reader, err error) {
 }
 
 // catch, deferred, turns a decoder's panic into an error. A decoder's input comes from
-// outside, and it runs in a goroutine in which the caller cannot recover.
+// outside, and it runs in a goroutine where the caller cannot recover.
 func catch(err *error) {
 	if problem := recover(); problem != nil {
 		*err = fmt.Errorf("its decoder panicked: %v", problem)
 	}
 }
 
-// take is the reader that the decoders read from.
+// take is the decoders' input.
 func (u *unpacker) take(p []byte) (int, error) {
 	for len(u.piece) == 0 {
-		if u.ended { // some read again after the end
+		if u.ended { // some decoders read again
 			return 0, io.EOF
 		}
 		u.idle <- struct{}{}
@@ -209,13 +209,13 @@ func (u *unpacker) bounded(from io.Reader) io.Reader {
 	})
 }
 
-// reading is a reader of one function.
+// reading makes a function an io.Reader.
 type reading func(p []byte) (int, error)
 
 // Read implements io.Reader.
 func (r reading) Read(p []byte) (int, error) { return r(p) }
 
-// damaged is the reason given for a body that could not be unpacked.
+// damaged is why a body could not be unpacked.
 func damaged(err error) string {
 	switch {
 	case errors.Is(err, errExpands):
@@ -226,7 +226,7 @@ func damaged(err error) string {
 	return "the body is damaged, or not in the encoding that its header names"
 }
 
-// unpackStart is the beginning of a body, unpacked as far as possible, at most maxBody.
+// unpackStart unpacks the beginning of a body as far as possible, until it has maxBody.
 func unpackStart(codings []string, body []byte) (text []byte, err error) {
 	if len(codings) == 0 {
 		return body, nil

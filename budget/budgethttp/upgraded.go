@@ -19,8 +19,8 @@ func (u upgraded) Close() error {
 // halfCloser can close only its writing side.
 type halfCloser interface{ CloseWrite() error }
 
-// handOver wraps the body of a response with status 101. The wrapper has the methods
-// that net/http gives such a body.
+// handOver wraps the body of a response of status 101. The wrapper keeps the abilities of
+// net/http's body.
 func (a *attempt) handOver(conn io.ReadWriteCloser) io.ReadWriteCloser {
 	u := upgraded{conn, a}
 	if half, ok := conn.(halfCloser); ok {

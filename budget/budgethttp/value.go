@@ -18,10 +18,10 @@ import (
 	"github.com/quotactl/quotactl/internal/jsonpath"
 )
 
-// maxBody is how much of a body is read, in bytes. Longer JSON documents are not read.
+// maxBody is how much of a body is read, in bytes. A longer JSON document is not read.
 const maxBody = 1 << 20
 
-// Why a value in a response cannot be used. The errors do not contain the value.
+// Why a value in a response could not be read. The errors do not contain the value.
 var (
 	errNegative  = errors.New("it is negative")
 	errNoNumber  = errors.New("it is not a number")
@@ -32,23 +32,23 @@ var (
 	errNoPolicy  = errors.New("it is no RateLimit field")
 )
 
-// content is the part of a response from which values are read.
+// content is the parts of a response from which values are read.
 type content struct {
 	header http.Header
 	body   []byte
 
-	partial bool // more of the body may follow
+	partial bool // more of the body may come
 
 	parsed   bool
 	document string // the body, if it is a JSON object or array
-	lower    string // the body in lower case, once a text is searched for
+	lower    string // the body in small letters, once a text is looked for
 }
 
 func newContent(header http.Header, body []byte) *content {
 	return &content{header: header, body: body[:min(len(body), maxBody)]}
 }
 
-// number is the number at s; nil if the place is empty. The error says why the value is
+// number is the number at s; nil if there is no value. The error says why the value is
 // not a number; of several values, one number is enough.
 func (c *content) number(s *feedback.Source) (*big.Rat, error) {
 	if s.As == feedback.AsRateLimit {
@@ -68,8 +68,8 @@ func (c *content) number(s *feedback.Source) (*big.Rat, error) {
 	return nil, err
 }
 
-// until is the instant or span at s; zero if the place is empty or the instant has
-// passed. The error says why the value cannot be read.
+// until is the instant or span at s; zero if there is no value, or it has passed. The
+// error says why the value cannot be read.
 func (c *content) until(s *feedback.Source, now time.Time) (budget.Until, error) {
 	if s.As == feedback.AsRateLimit {
 		limit, err := readRateLimit(c.header.Values(s.Header), s.Item)
@@ -89,7 +89,7 @@ func (c *content) until(s *feedback.Source, now time.Time) (budget.Until, error)
 	return budget.Until{}, err
 }
 
-// texts are the values at s, as strings. The error says what else is there.
+// texts are the values at s, as strings. The error is about other values there.
 func (c *content) texts(s *feedback.Source) ([]string, error) {
 	if s.Header == "" {
 		return c.jsonTexts(s.JSON)
@@ -114,8 +114,8 @@ func (c *content) texts(s *feedback.Source) ([]string, error) {
 	return items[item-1 : item], nil
 }
 
-// jsonTexts are the strings and numbers at a path of the body. The error says what else
-// is there; null is ignored.
+// jsonTexts are the strings and numbers at a path of the body. The error is about other
+// values there; null is ignored.
 func (c *content) jsonTexts(path string) (texts []string, err error) {
 	for _, value := range c.values(path) {
 		switch value.Kind {
@@ -146,8 +146,8 @@ func (c *content) isJSON() bool {
 	return c.document != ""
 }
 
-// jsonDocument is the body if it is one JSON object or array. The standard library
-// checks it, because it bounds a document's depth; the look-up does not.
+// jsonDocument is the body if it is one JSON object or array. The standard library checks
+// it, because it bounds the nesting of a document; the look-up does not.
 func jsonDocument(body []byte) string {
 	body = bytes.TrimPrefix(body, byteOrderMark)
 	text := strings.TrimLeft(string(body), " \t\r\n")
@@ -157,7 +157,7 @@ func jsonDocument(body []byte) string {
 	return text
 }
 
-// hasJSON reports whether the body has one of the wanted values at a path; "*" is any
+// hasJSON reports whether one of the wanted values is at a path of the body; "*" is any
 // value but null.
 func (c *content) hasJSON(path string, wanted []string) bool {
 	return slices.ContainsFunc(c.values(path), func(value jsonpath.Value) bool {
@@ -167,7 +167,7 @@ func (c *content) hasJSON(path string, wanted []string) bool {
 	})
 }
 
-// hasText reports whether the body contains a text, given in lower case.
+// hasText reports whether the body contains a text, which must be in lower case.
 func (c *content) hasText(text string) bool {
 	if c.lower == "" {
 		c.lower = strings.ToLower(string(c.body))

@@ -18,10 +18,11 @@ import (
 // Config is a costs.toml: the store, the upstreams with their costs, limits
 // and credentials, and the job tables, which package jobs reads.
 type Config struct {
-	// File is the path of the file; relative paths in it are relative to its folder.
+	// File is the path it was read from; relative paths in it start at its
+	// folder.
 	File string
-	// StateDir is state_dir made absolute or relative to the working directory; empty
-	// if the file has none.
+	// StateDir is state_dir made absolute or relative to the working directory; empty if
+	// the file names none.
 	StateDir  string
 	Store     Store
 	Upstreams []Upstream
@@ -29,19 +30,19 @@ type Config struct {
 	Jobs []Node
 
 	jobSays   map[string]map[string]budget.JobSays // by upstream and job
-	jobFaults Errors                               // in the keys of jobSays
+	jobFaults Errors                               // of the keys in it
 
 	doc      *document
-	storeURL Node // [store] url, if it is valid
+	storeURL Node // [store] url, if it names a store
 	secrets  []secretPlace
 }
 
 // Store is the [store] table.
 type Store struct {
 	// URL opens the store; see package open. The path of an SQLite file is absolute or
-	// relative to the working directory. DefaultStoreURL if not given.
+	// relative to the working directory. Default: DefaultStoreURL.
 	URL    string
-	Prefix string // begins every key of a Redis store
+	Prefix string // begins the keys of a Redis store
 	// Timeout bounds one decision; 0: the store's own default.
 	Timeout time.Duration
 	// Hosts is how many hosts share the store, 1 or more.
@@ -53,7 +54,7 @@ type Store struct {
 	PasswordFile    string
 }
 
-// DefaultStoreURL is the store of a configuration without [store] url.
+// DefaultStoreURL is the store of a configuration that names none.
 const DefaultStoreURL = "sqlite:quotactl.db"
 
 // Upstream is an [upstream.NAME] table.
@@ -64,24 +65,24 @@ type Upstream struct {
 	Costs        map[string]budget.Cost
 	Limits       []limit.Limit // in the order of the file
 	Credentials  []Credential
-	// Parallel is how many runs of each of its budgets may run at once, over all jobs
-	// and daemons; 0: no bound.
+	// Parallel is how many runs of each of its budgets may run at once, over all jobs and
+	// daemons; 0: no bound.
 	Parallel int
 	// Observe: mode = "observe".
 	Observe  bool
 	Feedback feedback.Rules
 }
 
-// Credential is an [upstream.NAME.credential.LABEL] table. It says where the secret is,
-// and never contains it.
+// Credential is an [upstream.NAME.credential.LABEL] table: where the secret
+// is found, never the secret.
 type Credential struct {
 	Label      string
 	SecretEnv  string
 	SecretFile string
 }
 
-// Parse reads a file and finds every error in it; [Config.Err] has them. The error is
-// for a file that cannot be read, or is not TOML ([Errors]).
+// Parse reads a file and finds every error in it; [Config.Err] returns them. Parse itself
+// returns an error only if the file cannot be read or is not TOML ([Errors]).
 func Parse(path string) (*Config, error) {
 	root, err := parseDocument(path)
 	if err != nil {
@@ -90,8 +91,8 @@ func Parse(path string) (*Config, error) {
 	return readConfig(path, root), nil
 }
 
-// Load reads a file that must have no errors. Of the job tables it reads only what
-// [budget.JobSays] has. The error is [Errors], with all of the file's errors.
+// Load reads a file that must have no errors. From its job tables it reads only the keys
+// of [budget.JobSays]. The error is [Errors], with all of them.
 func Load(path string) (*Config, error) {
 	c, err := Parse(path)
 	if err != nil {
@@ -103,7 +104,7 @@ func Load(path string) (*Config, error) {
 	return c, nil
 }
 
-// Err returns all errors found so far, as [Errors] in the order of their lines, or nil.
+// Err is all errors found so far, as [Errors] in the order of their lines, or nil.
 func (c *Config) Err() error {
 	if len(c.doc.errors) == 0 {
 		return nil
@@ -111,15 +112,15 @@ func (c *Config) Err() error {
 	return sorted(c.doc.errors)
 }
 
-// StoreFault notes a store's objection to its URL, at the line of [store] url. Without
-// that line, or after an earlier objection, it notes nothing.
+// StoreFault adds a store's objection to its URL to the errors, at the line of [store]
+// url. It does nothing if the file has no such line, or if the line has an error already.
 func (c *Config) StoreFault(err error) {
 	if c.storeURL.Exists() {
 		c.storeURL.Fail("%s", strings.TrimPrefix(err.Error(), budget.ErrStoreConfig.Error()+": "))
 	}
 }
 
-// Warnings lists what is legal but odd, in the order of the lines.
+// Warnings lists what is legal but probably a mistake, in the order of the lines.
 func (c *Config) Warnings() Errors {
 	var list Errors
 	for _, w := range c.doc.warnings[:min(maxFaults, len(c.doc.warnings))] {
@@ -142,8 +143,7 @@ func sorted(list Errors) Errors {
 	return slices.Compact(list)
 }
 
-// Path converts a path in the file, which is relative to the file's folder, to one that
-// is absolute or relative to the working directory.
+// Path makes a path of the file absolute or relative to the working directory.
 func (c *Config) Path(path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path
@@ -168,8 +168,8 @@ func (c *Config) Budgets() []string {
 // AnyCredential is the label of a credential table that admits any label.
 const AnyCredential = "*"
 
-// Find returns the upstream and credential of a budget, also of one that a credential
-// table "*" admits. The error is ErrUnknownBudget and lists the existing budgets.
+// Find returns the upstream and credential of a budget, including one that a credential
+// table "*" admits. The error is ErrUnknownBudget and lists the budgets that exist.
 func (c *Config) Find(name string) (Upstream, Credential, error) {
 	var names []string
 	for _, u := range c.Upstreams {
@@ -193,7 +193,7 @@ func (c *Config) Find(name string) (Upstream, Credential, error) {
 	return Upstream{}, Credential{}, fmt.Errorf("%w %q: %s has %s%s", budget.ErrUnknownBudget, name, c.File, strings.Join(names, ", "), suggest.DidYouMean(name, names))
 }
 
-// Spec returns what [budget.New] needs for a budget of this configuration.
+// Spec is what [budget.New] needs for a budget of this configuration.
 func (c *Config) Spec(name string) (budget.Spec, error) {
 	u, _, err := c.Find(name)
 	if err != nil {

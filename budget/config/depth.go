@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// maxDepth is how deep tables and arrays may nest. With thousands of levels the parser
-// would take very long or overflow its stack.
+// maxDepth is how deep tables and arrays may be nested. A file with thousands of levels
+// would take the parser excessive time or overflow its stack.
 const maxDepth = 32
 
-// depth measures how deep a text nests, before it is parsed.
+// depth counts how deep a text nests, before the parser sees it.
 type depth struct {
 	text   string
 	at     int
@@ -19,8 +19,8 @@ type depth struct {
 	dots   int   // in the key that is being read
 }
 
-// tooDeep is the line in which a text nests deeper than maxDepth, or 0. For a text that
-// is not TOML the result is arbitrary.
+// tooDeep is the line in which a text nests deeper than maxDepth; 0: nowhere. For a text
+// that is not TOML the result is arbitrary.
 func tooDeep(text string) (line int) {
 	d := depth{text: text}
 	for inHeader := false; d.at < len(d.text); d.at++ {
@@ -41,7 +41,7 @@ func tooDeep(text string) (line int) {
 		case '[', '{':
 			if len(d.open) == 0 && d.beginsLine() {
 				inHeader, d.header = true, 0
-				d.skipTo("\n.#\"'") // dots count the name's parts
+				d.skipTo("\n.#\"'") // the dots count the parts of the name
 				continue
 			}
 			d.open = append(d.open, d.dots+1)
@@ -67,7 +67,7 @@ func (d *depth) beginsLine() bool {
 	return before == "" || before[len(before)-1] == '\n'
 }
 
-// skipTo skips to the next of these characters, or to the text's end.
+// skipTo moves to just before the next of some characters, or to the text's end.
 func (d *depth) skipTo(any string) {
 	if to := strings.IndexAny(d.text[d.at:], any); to > 0 {
 		d.at += to - 1
@@ -76,7 +76,7 @@ func (d *depth) skipTo(any string) {
 	d.at = len(d.text)
 }
 
-// skipString skips to the end of a string, or of the line if the string does not end.
+// skipString moves to the end of a string, or of its line if the string does not end.
 func (d *depth) skipString(quote byte) {
 	long := strings.Repeat(string(quote), 3)
 	isLong := strings.HasPrefix(d.text[d.at:], long)
@@ -99,7 +99,7 @@ func (d *depth) skipString(quote byte) {
 	}
 }
 
-// checkDepth rejects a text that nests too deep for the parser.
+// checkDepth refuses a text that nests too deep for the parser.
 func checkDepth(path, text string) error {
 	line := tooDeep(text)
 	if line == 0 {

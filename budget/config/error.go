@@ -5,11 +5,11 @@ import "strconv"
 // Error is one error in a configuration file.
 type Error struct {
 	File    string
-	Line    int // 1 or more; 0 for the whole file
+	Line    int // 1 or more; 0 for the file as a whole
 	Message string
 }
 
-// Error returns file:line: message.
+// Error formats the error as file:line: message.
 func (e Error) Error() string {
 	if e.Line == 0 {
 		return e.File + ": " + e.Message
@@ -20,7 +20,7 @@ func (e Error) Error() string {
 // Errors are all errors of a configuration, in the order of their lines.
 type Errors []Error
 
-// Error returns one error per line.
+// Error is one error per line.
 func (e Errors) Error() string {
 	s := ""
 	for i, one := range e {

@@ -29,8 +29,8 @@ func readMode(node Node) bool {
 	return mode == "observe"
 }
 
-// feedbackReader reads the rules for an upstream's responses. limits are those that
-// could be read; names are the names of all limits.
+// feedbackReader reads the tables on what an upstream's responses say. names holds the
+// names of all limits, also of those that could not be read.
 type feedbackReader struct {
 	upstream *Upstream
 	names    []string
@@ -56,12 +56,12 @@ func (f *feedbackReader) read(t map[string]Node) {
 	}
 }
 
-// readRefusal reads one rule and notes its faults.
+// readRefusal reads one rule and adds its errors to the list.
 func (f *feedbackReader) readRefusal(node Node) feedback.Refusal {
 	r := feedback.Refusal{Name: node.Key()}
 	checkName(node, "refusal")
 	if !node.IsTable() {
-		node.List() // notes it
+		node.List() // adds the error
 		return r
 	}
 	t := node.Table("means", "status", "header", "json", "text", "operations", "limit", "reset", "lock", "free")
@@ -94,12 +94,12 @@ func (f *feedbackReader) readRefusal(node Node) feedback.Refusal {
 	return r
 }
 
-// readReport reads one rule and notes its faults.
+// readReport reads one rule and adds its errors to the list.
 func (f *feedbackReader) readReport(node Node) feedback.Report {
 	r := feedback.Report{Name: node.Key()}
 	checkName(node, "report")
 	if !node.IsTable() {
-		node.List() // notes it
+		node.List() // adds the error
 		return r
 	}
 	t := node.Table("limit", "status", "header", "json", "text", "operations", "remaining", "used", "reset")
@@ -149,7 +149,8 @@ func (f *feedbackReader) readCondition(t map[string]Node) feedback.Condition {
 	return c
 }
 
-// readValues reads a table of strings and checks its keys.
+// readValues reads a table of strings. checkKey reports whether a key is valid, and adds
+// an error if not.
 func readValues(node Node, checkKey func(Node) bool) map[string][]string {
 	if !node.Exists() {
 		return nil
@@ -198,7 +199,7 @@ func (f *feedbackReader) limit(name string) (limit.Limit, bool) {
 }
 
 // isCalendar reports whether a limit has a calendar, so that its next reset can be
-// computed, or could not be read.
+// computed. It also returns true for a limit that could not be read.
 func (f *feedbackReader) isCalendar(name string) bool {
 	l, known := f.limit(name)
 	return name != "" && (!known || l.Window.Kind == limit.CalendarKind)

@@ -17,7 +17,7 @@ const (
 )
 
 // ReadFile reads the text of a configuration: a regular file, or a link to one, of at
-// most 16 MiB. It does not wait for the writer of a named pipe, and rejects devices. A
+// most 16 MiB. It does not wait for the writer of a named pipe, and reads no device. A
 // pipe that the caller has opened can be read under its name, /dev/stdin or /dev/fd/N.
 func ReadFile(path string) ([]byte, error) {
 	text, err := readRegular(path, maxConfigFile)
@@ -31,15 +31,15 @@ func ReadFile(path string) ([]byte, error) {
 	return text, nil
 }
 
-// ReadSecret reads a file with a secret, a key or a certificate, as
-// [ReadFile] reads a configuration; it has at most 64 KiB.
+// ReadSecret reads a file with a secret, a key or a certificate, as [ReadFile] reads a
+// configuration; the file may have at most 64 KiB.
 func ReadSecret(path string) ([]byte, error) { return readRegular(path, maxSecretFile) }
 
-// readRegular reads a regular file of at most the given size. An error of the system is
-// an *fs.PathError.
+// readRegular reads a regular file of at most most bytes. The error is an *fs.PathError
+// if the system refused to open or read it.
 func readRegular(path string, most int64) ([]byte, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // else a named pipe waits for its writer
-	if errors.Is(err, syscall.ENXIO) {                                // a socket, or a missing device
+	if errors.Is(err, syscall.ENXIO) {                                // a socket, or a device that does not exist
 		return nil, fmt.Errorf("%s is not a regular file", path)
 	}
 	if err != nil {
@@ -65,8 +65,8 @@ func readRegular(path string, most int64) ([]byte, error) {
 	return text, nil
 }
 
-// isOpenPipe reports whether a path is a pipe that the caller has opened; any other
-// pipe would wait for a writer.
+// isOpenPipe reports whether the file is a pipe that the caller has opened, not one that
+// waits for a writer.
 func isOpenPipe(path string, mode fs.FileMode) bool {
 	return mode&fs.ModeNamedPipe != 0 && (path == "/dev/stdin" || strings.HasPrefix(path, "/dev/fd/"))
 }

@@ -10,9 +10,9 @@ import (
 // maxMaxWait is the longest max_wait of a job.
 const maxMaxWait = time.Hour
 
-// readJobs reads what the job tables say about charges, for each upstream. Package jobs
-// validates the tables. Errors in these keys are kept for [Load], which programs call
-// that do not read the jobs.
+// readJobs reads the keys of the job tables that concern charges, for each upstream.
+// Package jobs validates the tables; errors in these keys are only kept here, for
+// programs that load a configuration without its jobs: [Load] returns them.
 func (c *Config) readJobs() {
 	c.jobSays = map[string]map[string]budget.JobSays{}
 	for _, node := range c.Jobs {
@@ -26,7 +26,7 @@ func (c *Config) readJobs() {
 		}
 		for _, u := range c.Upstreams {
 			here := says
-			if u.Name != upstream { // it has other units
+			if u.Name != upstream { // the floor counts units of another upstream
 				here.Floor = 0
 			}
 			if c.jobSays[u.Name] == nil {
@@ -37,7 +37,7 @@ func (c *Config) readJobs() {
 	}
 }
 
-// readJobSays reads what one job says, and its budget's upstream.
+// readJobSays reads one job's settings, and the upstream of its budget.
 func readJobSays(node Node) (says budget.JobSays, upstream string) {
 	if !node.IsTable() {
 		return says, ""

@@ -10,12 +10,12 @@ import (
 	"github.com/quotactl/quotactl/internal/suggest"
 )
 
-// readLimit reads one limit; false if it has errors.
+// readLimit reads one limit; false if it has an error.
 func (c *Config) readLimit(node Node, u Upstream) (limit.Limit, bool) {
 	before := len(node.doc.errors)
 	checkName(node, "limit")
 	if !node.IsTable() {
-		node.List() // notes it
+		node.List() // adds the error
 		return limit.Limit{}, false
 	}
 	t := node.Table("mode", "quota", "headroom", "limit", "counts", "operations", "per",
@@ -34,7 +34,7 @@ func (c *Config) readLimit(node Node, u Upstream) (limit.Limit, bool) {
 	}
 	l.Window = readWindow(node, t)
 	if l.Window.Kind == limit.Bucket && c.Store.Hosts > 1 {
-		l.OutagePart = 0 // the others refill what one host takes
+		l.OutagePart = 0 // no host knows how full the others have made it
 	}
 	if l.Window.Kind == limit.Concurrent {
 		if t["counts"].Exists() && l.Counts != limit.CountCalls {
@@ -50,7 +50,7 @@ func (c *Config) readLimit(node Node, u Upstream) (limit.Limit, bool) {
 	return l, len(node.doc.errors) == before
 }
 
-// readQuota reads quota and headroom, or limit.
+// readQuota reads quota and headroom, or a cap of the user's own.
 func (c *Config) readQuota(node Node, t map[string]Node, limit *limit.Limit) {
 	quota, hasQuota := t["quota"].Units(1)
 	own, hasOwn := t["limit"].Units(0)

@@ -8,8 +8,8 @@ import (
 	"github.com/quotactl/quotactl/budget/feedback"
 )
 
-// matcher checks the patterns of an upstream's operations. It registers them as package
-// budgethttp does later, so that their errors are found when the file is read.
+// matcher collects the patterns of an upstream's operations. It registers them as package
+// budgethttp will, so that errors in them show when the file is loaded.
 type matcher struct {
 	mux   *http.ServeMux
 	taken []feedback.Route
@@ -32,7 +32,7 @@ func (m *matcher) read(node Node, operation string) []string {
 	return patterns
 }
 
-// add registers a pattern and returns the one that it conflicts with.
+// add registers a pattern and returns what it conflicts with; empty if nothing.
 func (m *matcher) add(route feedback.Route) string {
 	if register(m.mux, route.Pattern) == "" {
 		m.taken = append(m.taken, route)
@@ -50,7 +50,7 @@ func (m *matcher) add(route feedback.Route) string {
 	return "it conflicts with the patterns before it; narrow it, or take it out"
 }
 
-// register registers a pattern, and returns why the mux refuses it, or empty.
+// register registers a pattern and returns why the mux refuses it; empty if it does not.
 func register(mux *http.ServeMux, pattern string) (refused string) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -64,15 +64,15 @@ func register(mux *http.ServeMux, pattern string) (refused string) {
 	return ""
 }
 
-// checkPattern finds patterns that the mux accepts but that no request can match, or
-// that requests to other upstreams would match.
+// checkPattern finds errors that the mux accepts: a pattern that no request matches, or
+// one that requests to other hosts match.
 func checkPattern(pattern string) string {
 	method, rest, cut := strings.Cut(strings.ReplaceAll(pattern, "\t", " "), " ")
 	if !cut {
 		method, rest = "", pattern
 	}
 	host, _, _ := strings.Cut(strings.TrimLeft(rest, " "), "/")
-	afterAddress := host[strings.LastIndexByte(host, ']')+1:] // "[::1]" is an address
+	afterAddress := host[strings.LastIndexByte(host, ']')+1:] // "[::1]" is one
 	switch {
 	case strings.Contains(pattern, "://"):
 		return "it names a scheme: begin it with the host, such as \"www.example.com/v1/\""
@@ -91,7 +91,7 @@ func checkPattern(pattern string) string {
 	case strings.Count(afterAddress, ":") == 1:
 		return "its host has a port: ports are not compared; take it out"
 	}
-	// The mux rejects a path that no request has only after a method.
+	// The mux refuses a path that no request has only if the pattern has a method.
 	alone := pattern
 	if method == "" {
 		alone = "GET " + pattern
@@ -102,8 +102,8 @@ func checkPattern(pattern string) string {
 	return ""
 }
 
-// showPattern is a pattern as a message may show it. It hides whole URLs, which may
-// contain a secret.
+// showPattern is a pattern as a message may show it. It does not show a whole address,
+// which may contain a secret.
 func showPattern(pattern string) string {
 	if strings.ContainsAny(pattern, "?#@") || strings.Contains(pattern, "://") {
 		return ""

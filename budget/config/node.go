@@ -18,41 +18,40 @@ import (
 	"github.com/quotactl/quotactl/internal/suggest"
 )
 
-// Node is a value of a configuration file that knows its place. Its readers add errors
-// to the file's list, with the line and what to write instead, and then return false,
-// so that all errors are found at once.
+// Node is a value in a configuration file, with its place there. If a value is wrong, the
+// methods that read it add an error to the file's list, with the line and what to write
+// instead, and return false. So one pass finds all errors.
 type Node struct {
 	doc   *document
 	key   string
-	path  string // the keys from the file's root, joined by dots
+	path  string // the keys from the top of the file, joined by dots
 	place string // the same, joined so that no two keys share it
 	prim  toml.Primitive
 	value any
-	// holder is the node whose line this one has, if any. The parser does not
-	// distinguish the elements of an array, so everything in an array has the array's
-	// line.
+	// holder is the node whose line counts for this one, if any. The parser does not
+	// distinguish the elements of an array, so they have the array's line.
 	holder  *Node
 	inArray bool
 }
 
-// document is one parsed file and its errors.
+// document is one parsed file, with its errors and warnings.
 type document struct {
 	file     string
 	text     string
 	meta     toml.MetaData
-	lines    int            // how many lines it has
+	lines    int            // how many it has
 	order    map[string]int // of the keys, by place
 	errors   Errors
 	warnings []warning
 }
 
-// warning is an [Error] whose line is computed on demand.
+// warning is an [Error] whose line is found only when needed.
 type warning struct {
 	at      Node
 	message string
 }
 
-// parseDocument reads and parses a file. It returns only syntax errors.
+// parseDocument reads and parses a file. Only faults of syntax are errors here.
 func parseDocument(path string) (Node, error) {
 	text, err := ReadFile(path)
 	if err != nil {
@@ -82,8 +81,8 @@ func parseText(path, text string) (Node, error) {
 	return Node{doc: doc, value: rootTable(root)}, nil
 }
 
-// orderOf is the position of each key in the file. A table that is only implied by a
-// longer key has the position of its first child.
+// orderOf is the position of each key among the file's keys. A table that is only implied
+// by a longer key has the position of its first child.
 func orderOf(keys []toml.Key) map[string]int {
 	order := make(map[string]int, len(keys))
 	for i, key := range keys {
@@ -102,14 +101,14 @@ func orderOf(keys []toml.Key) map[string]int {
 	return order
 }
 
-// placeOf joins a key and all keys above it, so that no two places are equal.
+// placeOf identifies a key in a file by all the keys of its path.
 func placeOf(keys ...string) string { return "\x00" + strings.Join(keys, "\x00") }
 
-// rootTable holds the children of the document itself, which has no key.
+// rootTable carries the children of the document itself, which has no key.
 type rootTable map[string]toml.Primitive
 
-// probe captures a raw TOML value. It can be told to fail, because the parser reveals a
-// key's line only through an error, for which it reads the whole file.
+// probe captures a raw TOML value. It fails if fails is set, because the parser reveals a
+// key's line only in an error. To make that error, the parser reads the whole file.
 type probe struct {
 	value any
 	fails bool
@@ -125,7 +124,7 @@ func (p *probe) UnmarshalTOML(value any) error {
 	return nil
 }
 
-// node places a value under its key.
+// node makes the node of a value under its key.
 func (d *document) node(parent Node, key string, prim toml.Primitive) Node {
 	n := Node{doc: d, key: key, path: strings.TrimPrefix(parent.path+"."+key, "."), place: parent.place + placeOf(key), prim: prim}
 	var p probe
@@ -135,7 +134,7 @@ func (d *document) node(parent Node, key string, prim toml.Primitive) Node {
 	return n
 }
 
-// children are the nodes of a table in the order of the file; nil if n is not a table.
+// children are the nodes of a table in the order of the file; none if n is not a table.
 func (n Node) children() []Node {
 	var prims map[string]toml.Primitive
 	switch value := n.value.(type) {
@@ -150,7 +149,7 @@ func (n Node) children() []Node {
 	order := make(map[string]int, len(prims))
 	for key, prim := range prims {
 		child := n.doc.node(n, key, prim)
-		if n.inArray || key == "" { // the parser has no line for these
+		if n.inArray || key == "" { // the parser reports no line for these
 			child.holder, child.inArray = &n, n.inArray
 		} else {
 			order[key] = n.doc.order[child.place]
@@ -175,13 +174,13 @@ func (n Node) Line() int {
 	case n.holder != nil:
 		return n.holder.Line()
 	}
-	// For a string of several lines, the parser's own line is the last one.
+	// For a string of several lines, the parser reports the last line.
 	var at toml.ParseError
 	if errors.As(n.doc.meta.PrimitiveDecode(n.prim, &probe{fails: true}), &at) && at.Position.Line > 0 {
 		return syntaxLine(n.doc.text, at.Position)
 	}
 	for _, child := range n.children() {
-		if child.holder == nil { // else it has this node's line
+		if child.holder == nil { // otherwise its line is this one's
 			return child.Line()
 		}
 	}
@@ -191,11 +190,11 @@ func (n Node) Line() int {
 // Exists reports whether the key is in the file.
 func (n Node) Exists() bool { return n.doc != nil }
 
-// maxFaults is how many errors and warnings of a file are listed. To find the line of
-// each, the parser reads the whole file.
+// maxFaults is how many errors and how many warnings are listed for a file. The bound
+// exists because the parser reads the whole file to find the line of each.
 const maxFaults = 100
 
-// Fail notes an error at the node's line.
+// Fail adds an error at the node's line.
 func (n Node) Fail(format string, args ...any) {
 	fault := Error{n.doc.file, n.doc.lines, "there are more errors than the first " + strconv.Itoa(maxFaults) + ": fix those, and check again"}
 	if len(n.doc.errors) < maxFaults {
@@ -204,13 +203,14 @@ func (n Node) Fail(format string, args ...any) {
 	n.doc.errors = append(n.doc.errors, fault)
 }
 
-// Warn notes something legal but odd at the node's line.
+// Warn adds a warning at the node's line: about something legal that is probably a
+// mistake.
 func (n Node) Warn(format string, args ...any) {
 	n.doc.warnings = append(n.doc.warnings, warning{n, fmt.Sprintf(format, args...)})
 }
 
-// List returns the children of a table in the order of the file. It notes an error if
-// the node is not a table.
+// List returns the children of a table in the order of the file. It adds an error if the
+// node is not a table.
 func (n Node) List() []Node {
 	if !n.Exists() {
 		return nil
@@ -230,8 +230,8 @@ func (n Node) isTable() bool {
 	return false
 }
 
-// Table returns the children of a table by key, and notes an error for each unknown
-// key.
+// Table returns the children of a table by key. It adds an error for each key that is not
+// known.
 func (n Node) Table(known ...string) map[string]Node {
 	table := map[string]Node{}
 	for _, child := range n.List() {
@@ -257,7 +257,7 @@ func (n Node) Text() (string, bool) {
 	return s, ok
 }
 
-// JSONPath reads a path into a JSON document; see package jsonpath.
+// JSONPath is a path into a JSON document, as package jsonpath reads it.
 func (n Node) JSONPath() (string, bool) {
 	path, ok := n.Text()
 	if !ok {
@@ -270,7 +270,7 @@ func (n Node) JSONPath() (string, bool) {
 	return path, true
 }
 
-// OneOf reads a string that must be one of the choices.
+// OneOf reads a string that must be among the choices.
 func (n Node) OneOf(choices ...string) (string, bool) {
 	s, ok := n.Text()
 	if ok && !slices.Contains(choices, s) {

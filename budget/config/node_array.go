@@ -29,7 +29,8 @@ func (n Node) Texts() ([]string, bool) {
 	return list, true
 }
 
-// SomeTexts reads a string, or an array of one or more strings, and rejects empty ones.
+// SomeTexts reads a string, or an array of one or more strings. An empty string is an
+// error.
 func (n Node) SomeTexts() ([]string, bool) {
 	if !n.Exists() {
 		return nil, false
@@ -54,8 +55,8 @@ func (n Node) SomeTexts() ([]string, bool) {
 	return list, true
 }
 
-// SomeNumbers reads a whole number from least to most, or an array of one or
-// more.
+// SomeNumbers reads a whole number from least to most, or an array of one or more such
+// numbers.
 func (n Node) SomeNumbers(least, most int64) ([]int64, bool) {
 	if !n.Exists() {
 		return nil, false
@@ -78,8 +79,8 @@ func (n Node) SomeNumbers(least, most int64) ([]int64, bool) {
 	return list, all
 }
 
-// Elements returns the elements of an array, each with the array's line and its index
-// in its key, or the value itself if it is not an array.
+// Elements returns the elements of an array, or the value itself if it is not an array.
+// Each element has the array's line, and its index in its key.
 func (n Node) Elements() []Node {
 	if !n.Exists() {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// readConfig reads all tables except the jobs'.
+// readConfig reads all tables but the jobs'.
 func readConfig(path string, root Node) *Config {
 	c := &Config{File: path, doc: root.doc, Store: Store{URL: DefaultStoreURL, Prefix: "quotactl", Hosts: 1}}
 	top := root.Table("state_dir", "store", "upstream", "job")
@@ -34,7 +34,7 @@ func readConfig(path string, root Node) *Config {
 	return c
 }
 
-// storeSchemes are the schemes of store URLs.
+// storeSchemes are the stores a URL may name.
 var storeSchemes = []string{"sqlite:", "redis://", "rediss://", "unix://", "redis+sentinel://", "redis+cluster://", "redis+ring://"}
 
 // CheckStoreURL reports whether a URL names a store; package open checks the rest of
@@ -83,7 +83,7 @@ func (c *Config) readUpstream(node Node) Upstream {
 	u := Upstream{Name: node.Key(), Costs: map[string]budget.Cost{}}
 	checkName(node, "upstream")
 	if !node.IsTable() {
-		node.List() // notes it
+		node.List() // adds the error
 		return u
 	}
 	t := node.Table("mode", "parallel", "unknown_operation", "on_store_error", "costs", "limit", "free_statuses", "refusal", "report", "credential")
@@ -133,13 +133,13 @@ func (c *Config) readUpstream(node Node) Upstream {
 	return u
 }
 
-// missing reports whether a table is absent or empty. A value that is not a table does
-// not count: reading it has noted an error.
+// missing reports whether a table is absent or empty. A value that is not a table is not
+// missing: reading it has added an error already.
 func missing(node Node) bool {
 	return !node.Exists() || node.IsTable() && len(node.children()) == 0
 }
 
-// maxParallel is the largest value of parallel.
+// maxParallel is the highest value of parallel.
 const maxParallel = 1000
 
 // OpenIsClosed says why on_store_error = "open" is the same as "closed" for an
@@ -159,7 +159,7 @@ func (c *Config) OpenIsClosed(u Upstream) string {
 	return ""
 }
 
-// warnOpen warns that open means closed if nothing may be spent.
+// warnOpen warns if "open" is the same as "closed" for this upstream.
 func (c *Config) warnOpen(node Node, u Upstream) {
 	opens := node.value == string(budget.Open)
 	if table, ok := node.value.(map[string]any); ok {
@@ -184,7 +184,7 @@ func readUnknown(node Node) budget.Unknown {
 	return budget.Unknown{Allowed: ok, Units: units}
 }
 
-// costKeys are the keys of a price written as a table.
+// costKeys are the keys of a price that is a table.
 var costKeys = []string{"units", "on_store_error", "match", "once", "actual", "not_modified"}
 
 // readCosts fills in the upstream's prices and returns their nodes.
@@ -221,8 +221,8 @@ func readCosts(node Node, u *Upstream) []Node {
 	return list
 }
 
-// checkCosts finds prices that no call could pay and, if all limits could be read,
-// operations that no limit counts.
+// checkCosts finds prices above a limit, and operations that no limit counts. It looks
+// for the latter only if all limits could be read.
 func (u *Upstream) checkCosts(costs []Node, allLimits bool) {
 	for _, cost := range costs {
 		units, covered := u.Costs[cost.Key()].Units, false
@@ -246,7 +246,7 @@ func (u *Upstream) checkCosts(costs []Node, allLimits bool) {
 	}
 }
 
-// onlyOpen explains that a limit on open reservations does not count plain charges.
+// onlyOpen says, if so, that the only limits on the operation count open reservations.
 func (u *Upstream) onlyOpen(operation string) string {
 	for _, limit := range u.Limits {
 		if limit.Covers(operation) {
@@ -256,8 +256,7 @@ func (u *Upstream) onlyOpen(operation string) string {
 	return ""
 }
 
-// checkUnknown finds a price for unknown operations that no call could pay, or that is
-// 0.
+// checkUnknown finds a price for unknown operations that is above a limit, or 0.
 func (u *Upstream) checkUnknown(node Node) {
 	if u.Unknown.Allowed && u.Unknown.Units == 0 {
 		node.Warn("unknown_operation = 0: a mistyped operation costs nothing, and neither does a request that no pattern matches; write \"refuse\", and give each operation its cost")
@@ -293,7 +292,7 @@ func (c *Config) readSecret(what string, inEnv, inFile Node) (env, file string) 
 	return env, file
 }
 
-// filled reads a name, which must not be empty.
+// filled reads a string that must not be empty.
 func filled(node Node) (string, bool) {
 	s, ok := node.Text()
 	if ok && s == "" {
@@ -303,8 +302,8 @@ func filled(node Node) (string, bool) {
 	return s, ok
 }
 
-// variable reads the name of an environment variable. Messages do not show an invalid
-// one: it may be the secret itself.
+// variable reads the name of an environment variable. An invalid one is not shown: it may
+// be the secret itself.
 func variable(node Node) string {
 	name, ok := filled(node)
 	if ok && !variableName.MatchString(name) {
@@ -314,7 +313,7 @@ func variable(node Node) string {
 	return name
 }
 
-// checkName notes a key that is not a valid name.
+// checkName adds an error if the key is not a valid name; what says what it would name.
 func checkName(node Node, what string) bool {
 	if driver.ValidName(node.Key()) {
 		return true

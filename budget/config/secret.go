@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// secretPlace is where the configuration says a secret is.
+// secretPlace is where the configuration says that a secret is.
 type secretPlace struct {
 	of        string // whose secret it is, in words
-	node      Node   // the key that says so
+	node      Node   // the node that says so
 	env, file string // one of the two
 }
 
-// noteSecret records a valid place.
+// noteSecret notes a place, unless the configuration has an error there.
 func (c *Config) noteSecret(of string, atEnv Node, env string, atFile Node, file string) {
 	switch {
 	case env != "":
@@ -25,7 +25,7 @@ func (c *Config) noteSecret(of string, atEnv Node, env string, atFile Node, file
 	}
 }
 
-// SecretPlaces is how many secrets the configuration has a place for.
+// SecretPlaces is the number of secrets for which the configuration names a place.
 func (c *Config) SecretPlaces() int { return len(c.secrets) }
 
 // MissingSecrets lists, by line, each secret that is not where the configuration says;
@@ -40,7 +40,8 @@ func (c *Config) MissingSecrets(env func(name string) (string, bool)) Errors {
 	return sorted(list)
 }
 
-// missing says what is wrong with the place, and what to do; empty if it has a secret.
+// missing says what is wrong with the place, and what to do; empty if the secret is
+// there.
 func (p secretPlace) missing(env func(string) (string, bool)) string {
 	if p.env != "" {
 		if value, _ := env(p.env); strings.TrimSpace(value) == "" {
@@ -48,7 +49,7 @@ func (p secretPlace) missing(env func(string) (string, bool)) string {
 		}
 		return ""
 	}
-	info, err := os.Stat(p.file) // reading a pipe would take the secret from the daemon
+	info, err := os.Stat(p.file) // do not read from a pipe: the daemon needs what it contains
 	var text []byte
 	if err == nil && info.Mode()&fs.ModeNamedPipe == 0 {
 		text, err = ReadSecret(p.file)
@@ -56,7 +57,7 @@ func (p secretPlace) missing(env func(string) (string, bool)) string {
 	var fault *fs.PathError
 	switch {
 	case errors.As(err, &fault) && fault.Op != "stat" && errors.Is(err, fs.ErrPermission):
-		return "" // the daemon may run as another user
+		return "" // the daemon may be another user
 	case errors.As(err, &fault):
 		return fmt.Sprintf("%s: %s; write the file, or name another", p.file, fault.Err)
 	case err != nil:

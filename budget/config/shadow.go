@@ -7,7 +7,7 @@ import (
 	"github.com/quotactl/quotactl/budget/feedback"
 )
 
-// warnRefusals notes rules that never apply because an earlier one matches every
+// warnRefusals warns of rules that never apply, because an earlier rule matches every
 // response that they match; nodes are the tables of the upstream's refusals.
 func warnRefusals(u *Upstream, nodes []Node) {
 	rules := u.Feedback.Refusals
@@ -21,7 +21,7 @@ func warnRefusals(u *Upstream, nodes []Node) {
 	}
 }
 
-// fitsAllOf reports whether c plainly matches every response that other matches.
+// fitsAllOf reports whether c certainly matches every response that other matches.
 func fitsAllOf(c, other feedback.Condition) bool {
 	if len(c.Operations) > 0 && !slices.Equal(c.Operations, other.Operations) {
 		return false
@@ -39,7 +39,7 @@ func fitsAllOf(c, other feedback.Condition) bool {
 	})
 }
 
-// holdsAllOf reports whether a response with the values of other also has those of c.
+// holdsAllOf reports whether a response with the values of other always has those of c.
 func holdsAllOf(c, other map[string][]string) bool {
 	for key, values := range c {
 		theirs, ok := other[key]
@@ -50,7 +50,7 @@ func holdsAllOf(c, other map[string][]string) bool {
 	return true
 }
 
-// lowerAll returns the map in lower case.
+// lowerAll is the map with keys and values in lower case.
 func lowerAll(m map[string][]string) map[string][]string {
 	low := make(map[string][]string, len(m))
 	for key, values := range m {

@@ -8,17 +8,17 @@ import (
 	"github.com/quotactl/quotactl/budget/feedback"
 )
 
-// headerName matches the names that a header may have.
+// headerName matches a header's name.
 var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
-// encodings are those that a value may have, and its default; an empty default must be
-// given.
+// encodings are the encodings that a value may have, and the default; an empty default
+// means that the encoding must be given.
 type encodings struct {
 	all       []feedback.Encoding
 	otherwise feedback.Encoding
 }
 
-// What values are read for.
+// The encodings of amounts, actual costs and resets.
 var (
 	amounts = encodings{[]feedback.Encoding{feedback.AsNumber, feedback.AsRateLimit}, feedback.AsNumber}
 	actuals = encodings{[]feedback.Encoding{feedback.AsNumber}, feedback.AsNumber}
@@ -27,7 +27,7 @@ var (
 	}, ""}
 )
 
-// readSources reads one or more places of a value.
+// readSources reads one or several places of a value.
 func readSources(node Node, may encodings) []feedback.Source {
 	list := node.Elements()
 	if node.Exists() && len(list) == 0 {
@@ -42,8 +42,7 @@ func readSources(node Node, may encodings) []feedback.Source {
 	return sources
 }
 
-// readSource reads the place of a value; nil if it is missing or something is wrong
-// with it.
+// readSource reads where a value is; nil if it is not given, or has an error.
 func readSource(node Node, may encodings) *feedback.Source {
 	if !node.Exists() {
 		return nil
@@ -94,7 +93,7 @@ func readEncoding(s *feedback.Source, source, node Node, may encodings) {
 	}
 }
 
-// readItem reads item, which selects one of several values.
+// readItem reads which value of several is meant.
 func readItem(s *feedback.Source, node Node) {
 	switch {
 	case !node.Exists():
@@ -113,8 +112,8 @@ func readItem(s *feedback.Source, node Node) {
 	}
 }
 
-// readHeaderName reads the name of a header. Messages do not show an invalid one: it
-// may be a secret.
+// readHeaderName reads the name of a header. An invalid one is not shown: it may be a
+// secret.
 func readHeaderName(node Node) string {
 	name, ok := node.Text()
 	if ok && !headerName.MatchString(name) {

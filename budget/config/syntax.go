@@ -12,14 +12,14 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// quotedWord and hugeNumber match what the parser's messages show of a value.
+// quotedWord and hugeNumber match the parts of the parser's messages that show a value.
 var (
 	quotedWord = regexp.MustCompile(`(['"])\S{4,}['"]`)
 	hugeNumber = regexp.MustCompile(`^\S{4,} is out of`)
 )
 
-// syntaxText is the parser's message without values: one without quotes may be a
-// secret. Keys may be shown.
+// syntaxText is the parser's message without the values in it, because a value without
+// quotes may be a secret. It may show keys.
 func syntaxText(message string) string {
 	message = strings.TrimSuffix(message, ".")
 	if strings.HasPrefix(message, "Key '") {
@@ -35,13 +35,13 @@ func syntaxLine(text string, at toml.Position) int {
 	return 1 + strings.Count(text[:start], "\n")
 }
 
-// Common mistakes in TOML. A value follows a key's '=', or the '[', ',' or '{' before
-// it.
+// What people often write that TOML writes differently. A value is what follows a key's
+// '=', or the '[', ',' or '{' before it.
 var (
 	shortNumber   = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)([kKMG])$`)
 	shortInside   = regexp.MustCompile(`[=\[{,]\s*([0-9.]+[kKMG])\s*[,}\]]`)
 	groupedNumber = regexp.MustCompile(`^[0-9]{1,3}([,' .][0-9]{3})+$`)
-	tomlNumber    = regexp.MustCompile(`^[0-9]+(_[0-9]+)*$`) // without quotes
+	tomlNumber    = regexp.MustCompile(`^[0-9]+(_[0-9]+)*$`) // as TOML writes it without quotes
 	bareShare     = regexp.MustCompile(`^[0-9.]+ ?%$`)
 	bareSpan      = regexp.MustCompile(`^([0-9.]+(ns|us|µs|ms|s|m|h|d))+$`)
 	bareWord      = regexp.MustCompile(`^[A-Za-z_./~-]`)
@@ -50,11 +50,12 @@ var (
 	lineValue     = regexp.MustCompile(`^[^=#]*=\s*([^#]*?)\s*(#.*)?$`)
 )
 
-// powers are the values of a short number's letter.
+// powers are the factors that a short number's letter means.
 var powers = map[string]int64{"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}
 
-// syntaxAdvice says what to write instead of a line that the parser rejects, or is
-// empty. It shows only numbers from the line, and none where a secret may be.
+// syntaxAdvice says what to write instead of a line that the parser refuses; empty if
+// that is not known. Of the line it shows only numbers, and nothing at all if the line
+// may contain a secret.
 func syntaxAdvice(line string) string {
 	value := ""
 	if found := lineValue.FindStringSubmatch(line); found != nil {
@@ -87,7 +88,7 @@ func syntaxAdvice(line string) string {
 }
 
 // plainNumber converts a number with a letter, such as 10k, or with groups of digits,
-// such as 10,000, to TOML.
+// such as 10,000, into TOML's form.
 func plainNumber(text string) (string, bool) {
 	if groupedNumber.MatchString(text) {
 		return strings.NewReplacer(",", "_", "'", "_", " ", "_", ".", "_").Replace(text), true
@@ -111,9 +112,9 @@ func groups(digits string) string {
 	return digits
 }
 
-// FailUnquotedDots notes each operation below the node that was written without quotes,
-// such as search.list = 1, which TOML reads as a table search with a key list. The
-// known keys may be in the node itself.
+// FailUnquotedDots adds an error for each operation below the node that is written
+// without quotes, such as search.list = 1: TOML reads that as a table search with a key
+// list. The node itself may have the known keys. It reports whether it added any.
 func (n Node) FailUnquotedDots(known ...string) bool {
 	found := false
 	for _, child := range n.children() {
@@ -134,7 +135,7 @@ func (n Node) FailUnquotedDots(known ...string) bool {
 	return found
 }
 
-// lineOf returns a line of a text, counted from 1.
+// lineOf is a line of a text, counted from 1.
 func lineOf(text string, n int) string {
 	for line := range strings.SplitSeq(text, "\n") {
 		if n--; n == 0 {

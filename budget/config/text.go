@@ -2,8 +2,7 @@ package config
 
 import "regexp"
 
-// variableName is what an environment's variable may be called, capitals what
-// one is usually called.
+// variableName matches a valid name of an environment variable, capitals a usual one.
 var (
 	variableName = regexp.MustCompile(`^[A-Za-z_][0-9A-Za-z_]*$`)
 	capitals     = regexp.MustCompile(`^[A-Z_][0-9A-Z_]*$`)

@@ -8,16 +8,16 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// dayUpstreams are upstreams known to grant a quota by the calendar, by a part of their
-// names, with the calendar to write.
+// dayUpstreams are upstreams known to grant a quota by the calendar: a part of their
+// names, and the calendar to write.
 var dayUpstreams = []struct{ name, write string }{
 	{"youtube", `calendar = "day", timezone = "America/Los_Angeles"`},
 	{"gemini", `calendar = "day", timezone = "America/Los_Angeles"`},
 	{"strava", `calendar = "day"`},
 }
 
-// warnLimits notes what is legal but odd among an upstream's limits; tables are
-// their nodes.
+// warnLimits warns of what is legal but probably a mistake among an upstream's limits;
+// tables are their nodes.
 func (u *Upstream) warnLimits(tables []Node) {
 	for i, l := range u.Limits {
 		node := tables[i]
@@ -41,7 +41,8 @@ func (u *Upstream) warnLimits(tables []Node) {
 	}
 }
 
-// warnNotModified notes odd values of not_modified.
+// warnNotModified warns of a not_modified that has no effect or is above the operation's
+// units.
 func (u *Upstream) warnNotModified(costs []Node) {
 	for _, cost := range costs {
 		price := u.Costs[cost.Key()]
@@ -73,7 +74,7 @@ func neverBinds(l, other limit.Limit) bool {
 		!slices.Equal(l.Operations, other.Operations) || l.Window.Key() != other.Window.Key() || l.Window.Refill != other.Window.Refill {
 		return false
 	}
-	if l.Limit == other.Limit { // of two equal limits, the one with a quota says more
+	if l.Limit == other.Limit { // of equal limits, keep the one with a quota
 		return l.Quota == 0 && other.Quota > 0
 	}
 	return other.Limit < l.Limit

@@ -8,8 +8,8 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// windowKeys are the keys that say over what a limit counts, with the keys that belong
-// to each. A limit has exactly one of them.
+// windowKeys are the keys that say what a limit counts over, and the keys that belong to
+// each. Each limit has one of them.
 var windowKeys = []struct {
 	key, example string
 	own          []string
@@ -20,7 +20,7 @@ var windowKeys = []struct {
 	{"concurrent", `concurrent = true`, nil},
 }
 
-// readWindow reads over what a limit counts.
+// readWindow reads what a limit counts over.
 func readWindow(node Node, t map[string]Node) limit.Window {
 	before := len(node.doc.errors)
 	kind := ""
@@ -77,10 +77,10 @@ func readRolling(t map[string]Node) limit.Window {
 	return limit.CoarseWindow(length, precision)
 }
 
-// periods are the units of time that a refill may have without a number.
+// periods are the periods that a refill may name without a number.
 var periods = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}
 
-// readRefill reads "50/s" or "40000/24h": an amount and a period.
+// readRefill reads "50/s" or "40000/24h": an amount and the period it comes in.
 func readRefill(node Node) limit.Window {
 	text, ok := node.Text()
 	if !ok {
@@ -112,7 +112,7 @@ func readRefill(node Node) limit.Window {
 	return limit.BucketWindow(refill)
 }
 
-// readCalendar reads all keys of a calendar, so that each fault is found.
+// readCalendar reads all keys of a calendar, to find every error.
 func readCalendar(t map[string]Node) limit.Window {
 	before := len(t["calendar"].doc.errors)
 	length, _ := t["calendar"].OneOf(limit.Quarter, limit.Hour, limit.Day, limit.Month)
@@ -141,7 +141,7 @@ func readCalendar(t map[string]Node) limit.Window {
 	return window
 }
 
-// readTimeOfDay reads "HH:MM" as the time since midnight.
+// readTimeOfDay reads "HH:MM" as the span since midnight.
 func readTimeOfDay(node Node) (time.Duration, bool) {
 	text, ok := node.Text()
 	if !ok {

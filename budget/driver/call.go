@@ -18,8 +18,8 @@ const (
 	Open   Policy = "open"
 )
 
-// Labels say who spent the units. What the configuration says of a job's charges
-// ([budget.JobSays]) holds for those with its label; otherwise labels change no decision.
+// Labels say who spent the units. A job's settings ([budget.JobSays]) apply to charges
+// with its label; otherwise labels change no decision.
 type Labels struct {
 	Job    string
 	Region string

@@ -38,12 +38,12 @@ func Unknown(change Change) error {
 	return fmt.Errorf("%w: the store knows no change of type %T", ErrInvalid, change)
 }
 
-// Reset forgets a budget's ledger on purpose: nothing that was acknowledged before is
-// missed.
+// Reset forgets a budget's ledger on purpose: charges acknowledged before do not count as
+// lost.
 type Reset struct{ Budget string }
 
 // AcceptClock makes the store's clock the budget's last seen instant, after a person
-// found the clock right. What could not expire because of ErrClock then expires.
+// found the clock right. What ErrClock held back then expires.
 type AcceptClock struct{ Budget string }
 
 // Done is the answer to a Reset and an AcceptClock.

@@ -16,10 +16,10 @@ type Batch struct {
 	// windows and meters of all become live.
 	Limits []limit.Limit
 	Items  []Item
-	// Mark is what the caller last heard of the ledger; zero: nothing.
+	// Mark is the caller's latest mark of the ledger; zero: none.
 	Mark Mark
-	// Others are marks that other calls or processes of the caller's host heard of the
-	// same ledger; the store checks for their charges too. At most MaxOthers.
+	// Others are marks of the same ledger that other calls or processes of the caller's
+	// host received; the store checks for their charges too. At most MaxOthers.
 	Others []Mark
 	// Host is the id of the caller's state directory, hexadecimal; empty: it has none.
 	// Hosts is how many hosts share the store; 0 means 1.
@@ -43,24 +43,24 @@ type Item struct {
 	// UseHeadroom lets the item spend headroom; see [limit.Limit.Bound].
 	UseHeadroom bool
 	Labels      Labels
-	// Fence is the name of the lock that fences off the item's pass, or empty. While
-	// that lock is set, the item is Fenced.
+	// Fence is the name of the lock that fences off the item's pass, or empty. While that
+	// lock holds, the item is Fenced.
 	Fence string
-	// DryRun: decide and do not charge. The answer is what the item would get now,
-	// whatever became of its id; Remaining does not count the item, At is 0.
+	// DryRun: decide without charging. The answer is what the item would get now if its
+	// id were new; Remaining does not count the item, and At is 0.
 	DryRun bool
 	// Recorded: it happened Age µs ago, 0 or more. It is recorded, not decided.
 	Recorded bool
 	Age      int64
-	// OnStoreError is what it gets while the store is out of reach. Only package outage
-	// reads it.
+	// OnStoreError is what the item gets while the store is out of reach. Only package
+	// outage reads it.
 	OnStoreError Policy
 	// Deadline is the instant, on the caller's clock, after which the item must not be
 	// charged; zero: none.
 	Deadline time.Time
 }
 
-// Result is what was decided on one item.
+// Result is the decision on one item.
 type Result int
 
 // The results of a decision.
@@ -70,9 +70,9 @@ const (
 	NeverFits                        // units and floor are above a limit that checks it
 	Conflict                         // the id was used for another call
 	Late                             // the deadline has passed; not charged
-	Overflow                         // a sum would pass MaxUnits
-	Interrupted                      // the deadline came before the wait was known; not charged
-	OutcomeUnknown                   // charged or not, Err says why; send the same id again
+	Overflow                         // a sum would exceed MaxUnits
+	Interrupted                      // the deadline passed before RetryAt was known; not charged
+	OutcomeUnknown                   // it is unknown whether it was charged, Err says why; send the same id again
 	Unreached                        // the store was not asked, Err says why; not charged
 	Fenced                           // the item's pass is fenced off; not charged
 )
@@ -81,55 +81,55 @@ const (
 type Decision struct {
 	Result   Result
 	Replayed bool
-	// First are the labels of a replayed charge, and Ended is how it has ended as a
-	// reservation.
+	// First and Ended are for a replay: the labels of the first charge, and how its
+	// reservation ended.
 	First Labels
 	Ended Ended
-	// Units and At are those of the charge, for a replay of the first answer.
+	// Units and At are those of the charge; for a replay, those of the first answer.
 	Units int64
 	At    int64
-	// Limit is the index in Batch.Limits of the limit that binds; −1: none does.
-	// Refused: the one that fits last, the first of several. NeverFits: the first that
-	// cannot fit. Granted: the one with the least remaining, among those that count
-	// units if there are any, the first of several.
+	// Limit is the index in Batch.Limits of the limit that binds; −1: none does. Refused:
+	// the one that fits last. NeverFits: the first that cannot fit. Granted: the one with
+	// the least remaining, among those that count units if there are any. The first of
+	// several equals wins.
 	Limit int
 	// Remaining is what that limit has left at now, after the decision, 0 or more.
 	Remaining int64
-	// Locked: a lock binds, since it ends no earlier than everything else fits. It is
-	// the limit's, or the whole budget's where Limit is −1. Why is its reason.
+	// Locked: a lock binds, because it ends no earlier than everything else fits. It
+	// locks the limit, or the whole budget if Limit is −1. Why is its reason.
 	Locked bool
 	Why    string
-	// Observed is the name of the first limit in observe mode that would have refused
-	// what was granted, or ObservedLock for a lock of the budget. Empty: nothing would
-	// have refused it, or it is a replay.
+	// Observed is the name of the first limit in observe mode that would have refused the
+	// granted item, or ObservedLock for a lock of the budget. Empty: nothing would have
+	// refused it, or it is a replay.
 	Observed string
-	// Recovering: a loss binds that not all hosts have reported yet.
+	// Recovering: what binds is a loss of data that not all hosts have reported yet.
 	Recovering bool
-	// Unsure: this refused item may have been charged all the same, by an attempt that
-	// got no answer.
+	// Unsure: this refused item may have been charged by an earlier attempt that got no
+	// answer.
 	Unsure bool
 	// Err is why, on OutcomeUnknown and Unreached.
 	Err error
 	// Allowance: the host's allowance decided, not the store. At and RetryAt are then on
-	// the host's clock, and Limit and Remaining are the allowance's; Limit is −1 where
-	// the store's last answer still holds.
+	// the host's clock, and Limit and Remaining are the allowance's; Limit is −1 if the
+	// store's last answer still applies.
 	Allowance bool
 	// RetryAt is set on Refused: the first instant at which everything fits if nothing
 	// else happens.
 	RetryAt int64
 }
 
-// Ended is how a reservation has ended; empty for an open one and for a plain charge.
+// Ended is how a reservation ended; empty for an open one and for a plain charge.
 type Ended string
 
 // The ends of a reservation.
 const (
 	EndedSettled  Ended = "settled"
 	EndedReleased Ended = "released"
-	EndedLease    Ended = "expired" // its lease is over
+	EndedLease    Ended = "expired" // its lease ended
 )
 
-// ObservedLock means a lock of the whole budget in Decision.Observed.
+// ObservedLock stands for a lock of the whole budget in Decision.Observed.
 const ObservedLock = "lock"
 
 // Decisions are the answers of a batch, item by item.
@@ -137,12 +137,12 @@ type Decisions struct {
 	// Now is the earlier clock, not raised to last seen: RetryAt − Now is the wait.
 	Now   int64
 	Items []Decision
-	// Used is what each limit had used after the last item, in the order of
-	// Batch.Limits, and Seen the instant (µs) of that. Used is nil and Seen 0 if an
-	// item was not decided, because the call's time ran out.
+	// Used is what each limit had used after the last item, in the order of Batch.Limits,
+	// and Seen is the instant (µs) of that. If the call's time ran out before every item
+	// was decided, Used is nil and Seen is 0.
 	Seen int64
 	Used []int64
-	// Mark is the ledger's after the last item: give it with the next batch.
+	// Mark is the ledger's after the last item: pass it with the next batch.
 	Mark Mark
 	// AtWork is how many hosts have decided on the budget within HostNoted.
 	AtWork int

@@ -1,6 +1,5 @@
-// Package driver is what a store implements. It is for those who write or wrap a
-// store; programs that spend units use package budget. It may change in minor
-// versions.
+// Package driver is what a store implements. It is for programmers who write or wrap a
+// store; programs that spend units use package budget. It may change in minor versions.
 //
 // Implement [Store], which keeps ledgers and decides on them, and [JobStore], which
 // keeps the jobs' documents. CONTRACT.md beside this file says what each answer must
@@ -19,14 +18,14 @@
 // Errors wrap one of this package's, or the context's: see [ErrUnavailable]. A refusal is
 // not an error but a [Result].
 //
-// Tests. Package internal/storetest holds a store to the contract. Call the first three
-// from tests of every store, the others where they apply:
+// Tests. Package internal/storetest checks a store against the contract. Call the first
+// three from the tests of every store, and the others if they apply:
 //
 //   - Run: each rule by name, on one process
-//   - Walk: a random walk beside memstore, where every answer must be the same
+//   - Walk: a random walk on the store and on memstore; every answer must be the same
 //   - Soak: millions of steps on a large ledger
-//   - Losses, Splits, Histories and NewestOnce: of a store that outlives its processes,
-//     losses of data, with package outage making them good
-//   - Processes: several processes on one store, where they may share it
-//   - NoSecret: no error shows the password, where there is one
+//   - Losses, Splits, Histories and NewestOnce: losses of data, which package outage
+//     must repair; for a store that outlives its processes
+//   - Processes: several processes on one store, if they may share it
+//   - NoSecret: no error shows the password, if the store has one
 package driver

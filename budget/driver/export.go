@@ -15,21 +15,21 @@ type Export struct {
 	Now    int64 // the caller's wall clock in µs, a witness
 }
 
-// LedgerWriter receives an exported ledger: Head once, then Row for each entry that is
-// held, in no order. An error of either ends the export and is returned as it is.
+// LedgerWriter receives an exported ledger: Head once, then Row for each entry, in no
+// particular order. An error from either ends the export and is returned as it is.
 type LedgerWriter interface {
 	Head(LedgerHead) error
 	Row(Row) error
 }
 
-// LedgerHead is what a ledger holds besides its entries. The zero LedgerHead is that
-// of a budget without a ledger.
+// LedgerHead is what a ledger holds besides its entries. The zero LedgerHead means that
+// the budget has no ledger.
 type LedgerHead struct {
 	Ledger string     // the ledger's id
 	At     int64      // the store's clock at the export, in µs
 	Born   int64      // the instant (µs) of the ledger's first decision
 	Gone   int64      // the ledger has forgotten what finished up to this instant (µs)
-	Locks  []LockView // the locks that are set, fences included
+	Locks  []LockView // the locks that hold, fences included
 }
 
 // RowState says what kind of entry a Row is.
@@ -52,24 +52,24 @@ type Row struct {
 	ID        string
 	Operation string
 	State     RowState
-	Asked     int64 // units that were asked for
+	Asked     int64 // units that the call asked for
 	Units     int64 // units that count
-	Calls     int64 // 1, but for a RowMerged
+	Calls     int64 // 1, except for a RowMerged
 	Start     int64 // when it was charged, in µs
-	Score     int64 // when it finishes, in µs; of an open reservation the end of its lease
+	Score     int64 // when it finishes, in µs; for an open reservation, the end of its lease
 	Labels    Labels
-	Observed  bool // it would have been refused, but for observe mode
+	Observed  bool // only observe mode let it through
 }
 
 // Pseudo reports whether the row is a charge of a pseudo-operation.
 func (r Row) Pseudo() bool { return limit.IsPseudo(r.Operation) }
 
-// MaxImport is how many rows an [Import] holds at most.
+// MaxImport is the most rows that an [Import] holds.
 const MaxImport = 500
 
-// Import adds rows of an exported ledger to a ledger. The answer is [Imported]. The
-// rows of one export are imported in order, up to MaxImport at a time; the ledger notes
-// how many it has imported, so that a row that is given again adds nothing.
+// Import adds rows of an exported ledger to a ledger. The answer is [Imported]. The rows
+// of one export are imported in order, up to MaxImport at a time; the ledger notes how
+// many it has imported, so that a repeated row adds nothing.
 type Import struct {
 	Budget string
 	Now    int64         // the caller's wall clock in µs, a witness
@@ -78,19 +78,20 @@ type Import struct {
 	Head   LedgerHead
 	From   int64 // how many rows of the export come before Rows
 	Rows   []Row
-	// Last: no more rows follow. The buckets then begin anew from the entries. It comes with
-	// at least one row, unless the export has no rows.
+	// Last: no more rows follow. The store then rebuilds the buckets from the entries.
+	// The last Import has at least one row, unless the export has no rows.
 	Last bool
 }
 
 // Imported is the answer to an Import.
 type Imported struct {
 	Now int64 // the earlier clock
-	// Done is how many rows of the export the ledger has imported so far. Where it is
-	// below From, rows are missing in between, and nothing was imported.
+	// Done is how many rows of the export the ledger has imported so far. If it is below
+	// From, rows are missing in between, and nothing was imported.
 	Done int64
-	// Of the rows of this Import: Added counts those that were added or changed an entry,
-	// Known those that the ledger had, and Gone those that no longer count anywhere.
+	// Of this Import's rows, Added counts those that were added or changed an entry,
+	// Known those that the ledger already had, and Gone those that no longer count
+	// anywhere.
 	Added, Known, Gone int64
 }
 
@@ -101,7 +102,8 @@ type Imports []struct {
 	Rows   int64
 }
 
-// Rows is how many rows of an export were imported, and whether it is noted at all.
+// Rows is how many rows of an export were imported, and whether the export is noted at
+// all.
 func (m Imports) Rows(export string) (rows int64, noted bool) {
 	for _, one := range m {
 		if one.Export == export {
@@ -111,8 +113,8 @@ func (m Imports) Rows(export string) (rows int64, noted bool) {
 	return 0, false
 }
 
-// Note notes how many rows of an export were imported. Of more than MaxExports, the
-// oldest are forgotten.
+// Note notes how many rows of an export were imported. It keeps the latest MaxExports
+// exports.
 func (m *Imports) Note(export string, rows int64) {
 	for i := range *m {
 		if (*m)[i].Export == export {
@@ -150,12 +152,12 @@ func ParseImports(text string) (Imports, error) {
 	return m, nil
 }
 
-// MaxExports is how many exports a ledger notes as imported: the latest.
+// MaxExports is how many imported exports a ledger notes: the latest ones.
 const MaxExports = 16
 
 func (c Import) Doing() string { return "import into " + c.Budget }
 
-// Validate checks the head, and how many rows there are. The error wraps ErrInvalid.
+// Validate checks the head and the number of rows. The error wraps ErrInvalid.
 func (c Import) Validate() error {
 	if err := c.Head.Validate(); err != nil {
 		return err

@@ -12,28 +12,28 @@ type Finish struct {
 	// MaxUnits; it may be above what was reserved.
 	Release bool
 	Units   int64
-	// Age in µs, 0 or more: it ended that long ago, though no earlier than its charge.
+	// Age in µs, 0 or more: it ended that long ago, but no earlier than it was charged.
 	Age      int64
 	Deadline time.Time // as in Item
 }
 
-// FinishResult is what became of a Finish.
+// FinishResult is the outcome of a Finish.
 type FinishResult int
 
 // The results of a Finish.
 const (
 	Settled        FinishResult = iota + 1 // recorded, or a replay
 	Released                               // given back, or a replay
-	FinishConflict                         // it was finished another way, or is a plain charge
-	FinishExpired                          // a release past the lease's end, or the id is not held
+	FinishConflict                         // it was finished in another way, or is a plain charge
+	FinishExpired                          // a release after the lease's end, or the id is not held
 	FinishLate                             // the deadline has passed; nothing was done
-	FinishOverflow                         // a sum would pass 9 times MaxUnits
+	FinishOverflow                         // a sum would exceed 9 times MaxUnits
 )
 
 // Finished is the answer to a Finish.
 type Finished struct {
 	Result   FinishResult
 	Replayed bool
-	At       int64 // its score now; 0 where the id is not held
+	At       int64 // its score now; 0 if the id is not held
 	Now      int64 // the earlier clock
 }

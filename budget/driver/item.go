@@ -2,8 +2,8 @@ package driver
 
 import "github.com/quotactl/quotactl/budget/limit"
 
-// CheckedBy reports whether a limit checks the item: it covers the item's operation,
-// and, where it counts open reservations, the item is one.
+// CheckedBy reports whether a limit checks the item: it covers the item's operation, and,
+// if it counts open reservations, the item is one.
 func (i Item) CheckedBy(l limit.Limit) bool {
 	return l.Covers(i.Operation) && (l.Window.Kind != limit.Concurrent || i.Lease > 0)
 }

@@ -24,8 +24,8 @@ func IsFence(name string) bool { return strings.HasPrefix(name, fencePrefix) }
 // MaxLock is the longest lock, in µs.
 const MaxLock int64 = 366 * 24 * 3_600_000_000
 
-// Lock closes a budget, or one limit of it, until an instant. A lock that is already
-// set is left as it is, unless Force is true. The answer is [Locked].
+// Lock closes a budget, or one limit of it, until an instant. An existing lock stays as
+// it is, unless Force is set and the new end lies ahead. The answer is [Locked].
 type Lock struct {
 	Budget string
 	Now    int64  // the caller's wall clock in µs, a witness
@@ -36,17 +36,17 @@ type Lock struct {
 	After int64
 	Most  int64
 	Why   string // printable ASCII, at most 200 bytes
-	Force bool   // replace a lock that is set
+	Force bool   // replace an existing lock
 }
 
-// Locked is the lock that is set now. Until is 0 if there is no lock because the end that
-// was asked for has passed.
+// Locked is the lock that holds now. Until is 0 if no lock holds and the requested end
+// has passed.
 type Locked struct {
 	Now   int64 // the earlier clock
 	Until int64 // µs
 	Since int64 // µs
 	Why   string
-	Stood bool // it was set before
+	Stood bool // it existed before
 }
 
 // Unlock ends a lock. The answer is [Unlocked].
@@ -58,10 +58,10 @@ type Unlock struct {
 
 // Unlocked is the answer to an Unlock.
 type Unlocked struct {
-	Stood bool // there was a lock
+	Stood bool // a lock held until now
 }
 
-// LockView is a lock that is set.
+// LockView is a lock that holds.
 type LockView struct {
 	Limit string // empty: the whole budget
 	Until int64  // µs

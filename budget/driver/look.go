@@ -8,7 +8,7 @@ type Look struct {
 	Now    int64 // the caller's wall clock in µs, a witness
 	Limits []limit.Limit
 	Mark   Mark   // as in Batch
-	Others []Mark // as in Batch, but View.Missing lists what is missing of them
+	Others []Mark // as in Batch, but View.Missing lists which of their charges are missing
 	Hosts  int64  // as in Batch
 }
 
@@ -16,28 +16,28 @@ type Look struct {
 type View struct {
 	Now    int64 // the earlier clock
 	Limits []LimitView
-	Locks  []LockView // in the order of the names of their limits
+	Locks  []LockView // the locks that hold, ordered by their limits' names
 	Mark   Mark       // the ledger's; zero: there is no ledger
 	AtWork int        // as in Decisions
 	// Missing are the ids of the Others' charges that the ledger lacks.
 	Missing []string
-	// Recovering is the instant (µs) until which a loss limits each host to its own part;
-	// 0: it does not.
+	// Recovering is the instant (µs) until which a loss holds charges back; 0: it does
+	// not.
 	Recovering int64
 }
 
 // LimitView is what one limit has used.
 type LimitView struct {
 	// Used is in units or calls, as the limit counts; a bucket's level is rounded up.
-	// What is above the limit is debt. A meter that is not live shows what it would begin
-	// with.
+	// Anything above the limit is debt. A meter that is not live shows what it would
+	// begin with.
 	Used int64
 	// Since is the instant (µs) from which the ledger knows the window; 0: it knows all
 	// of it, or the limit is a bucket.
 	Since int64
-	// NextAt is the first instant (µs) at which units become free, and NextAmount how
-	// many, if nothing else happens and open reservations run to their lease's end. Both
-	// are 0 where nothing is used.
+	// NextAt is the first instant (µs) at which a part of Used returns, and NextAmount is
+	// how much, if nothing else happens and open reservations run to their lease's end.
+	// Both are 0 if nothing is used.
 	NextAt     int64
 	NextAmount int64
 	// Recovered is how much of Used was recorded after a loss, and Drift how much an

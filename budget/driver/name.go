@@ -32,13 +32,12 @@ func (i Item) Validate() error {
 	return nil
 }
 
-// ValidName reports whether s can name an upstream, credential, operation,
-// limit, job or region: a letter or digit, then up to 62 of letters, digits,
-// dot, underscore and dash.
+// ValidName reports whether s can name an upstream, credential, operation, limit, job or
+// region: a letter or digit, then up to 62 letters, digits, dots, underscores and dashes.
 func ValidName(s string) bool { return len(s) <= 63 && validLabel(s, "._-") }
 
-// validLabel reports whether s is a letter or digit and then letters, digits and
-// those of more.
+// validLabel reports whether s is a letter or digit, then letters, digits and characters
+// from more.
 func validLabel(s, more string) bool {
 	for i := range len(s) {
 		c := s[i]

@@ -2,25 +2,24 @@ package driver
 
 import "github.com/quotactl/quotactl/budget/limit"
 
-// Mark is what a caller last heard of a ledger. With it, the store notices what the
-// ledger has lost since.
+// Mark is a ledger's state as a caller last received it. It lets the store notice what
+// the ledger has lost since.
 type Mark struct {
-	// Ledger is the ledger's random id. It changes with every loss that is noticed; a
-	// [Reset] keeps it. Empty: the ledger has none yet.
+	// Ledger is the ledger's random id. It changes whenever a loss is noticed; a [Reset]
+	// keeps it. Empty: the ledger has none yet.
 	Ledger string
 	// Changes counts the charges, settlements, releases, recoveries, reports that added
-	// something, locks that were set and locks that were taken off, so far.
-	// It never falls.
+	// something, locks that were set and locks that were ended, so far. It never falls.
 	Changes int64
 	// ID is the newest charge of any caller, and At its time in µs on the store's clock;
-	// ID is empty before the first charge.
+	// an empty ID: there is none.
 	ID string
 	At int64
-	// Seen is the instant (µs on the store's clock) at which all this was so.
+	// Seen is the instant (µs on the store's clock) at which all this was true.
 	Seen int64
 }
 
-// MaxOthers is how many marks a caller gives at most besides the newest.
+// MaxOthers is the most marks that a caller passes besides the newest.
 const MaxOthers = 256
 
 // Recovery records what a caller saw of a budget before data was lost. The answer is
@@ -30,23 +29,23 @@ type Recovery struct {
 	Now    int64         // the caller's wall clock in µs, a witness
 	Limits []limit.Limit // all of the budget, as in Batch
 	Used   []int64       // what each had used; below 0: unknown
-	// Own is how much of that the caller's host charged itself and the ledger lacks, as
-	// far as the caller knows; nil: nothing. OwnID is the host's id: a later recovery with
-	// the same one is of the same charges, or more of them.
+	// Own is how much of Used the caller's own host charged and the ledger lacks, as far
+	// as the caller knows; nil: nothing. OwnID is the host's id: a later recovery with
+	// the same id covers the same charges, or more.
 	Own   []int64
 	OwnID string
 	At    int64 // when the caller saw it, µs on the store's clock
-	Mark  Mark  // what the caller heard then
-	// Gone are the ids of ledgers that have lost something, as far as the caller knows,
-	// that of Mark included; at most MaxGone.
+	Mark  Mark  // the mark that the caller had then
+	// Gone are the ids of the ledgers that the caller knows to have lost something,
+	// Mark's included; at most MaxGone.
 	Gone []string
 	// Host and Hosts are as in Batch.
 	Host  string
 	Hosts int64
 }
 
-// OwnOf is what the caller's host charged itself in a limit, and the id of the charge
-// that records it; 0: unknown.
+// OwnOf is what the caller's own host charged in a limit, and the id of the charge that
+// records it; 0: unknown.
 func (r Recovery) OwnOf(i int) (amount int64, id string) {
 	if r.OwnID == "" || i >= len(r.Own) {
 		return 0, ""
@@ -54,31 +53,31 @@ func (r Recovery) OwnOf(i int) (amount int64, id string) {
 	return r.Own[i], limit.RecoveredID(r.Limits[i].Name) + " " + r.OwnID
 }
 
-// MaxGone is how many ids of ledgers a Recovery holds at most.
+// MaxGone is the most ledger ids that a Recovery holds.
 const MaxGone = 64
 
 // Recovered is the answer to a Recovery.
 type Recovered struct {
 	Now int64 // the earlier clock
-	// Amounts is how much counts as recovered in each limit now; of a bucket, what was
+	// Amounts is how much counts as recovered in each limit now; for a bucket, what was
 	// added.
 	Amounts []int64
-	Anew    bool // the ledger was damaged, and was begun anew
+	Anew    bool // the ledger was damaged, and a new one was begun
 	Mark    Mark // the ledger's after the recovery
 }
 
-// LedgerIdle is how long a ledger is kept after nothing of it counts any more, in µs. A
-// ledger that vanishes earlier was lost.
+// LedgerIdle is how long a ledger is kept after its last charge has stopped counting, in
+// µs. A ledger that disappears earlier was lost.
 const LedgerIdle = WindowIdle
 
-// RecoveryWait is how long a loss limits each host to its own part at most, in µs from
-// when it was noticed, where several hosts share the store.
+// RecoveryWait is the longest that a loss holds charges back if several hosts share the
+// store, in µs since the loss was noticed.
 const RecoveryWait int64 = 60_000_000
 
 // HostNoted is how long a host counts as at work after a decision, in µs.
 const HostNoted int64 = 24 * 3_600_000_000
 
-// MaxHosts is how many hosts at work a ledger distinguishes: the latest.
+// MaxHosts is how many hosts at work a ledger distinguishes: the latest ones.
 const MaxHosts = 64
 
 // MaxReports is how many hosts a ledger notes as having reported a loss.

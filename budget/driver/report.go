@@ -14,17 +14,17 @@ type Report struct {
 	// then; 0: unknown.
 	At   int64
 	Seen int64
-	// Reset is when the units become free again, in µs; 0: After µs past the later clock;
-	// if both are 0, with the window.
+	// Reset is when the used amount returns, in µs; 0: After µs past the later clock; if
+	// both are 0, with the window.
 	Reset int64
 	After int64
 }
 
-// Drift is what a report showed that no charge explains.
+// Drift is use that a report showed and no charge explains.
 type Drift struct {
 	Now   int64 // the earlier clock
 	Added int64 // what was recorded now
 	Total int64 // all drift that counts in the limit
-	// Until is when all of Total is free again, in µs; 0 for a bucket, and if Total is 0.
+	// Until is when Total returns, in µs; 0 for a bucket, and if Total is 0.
 	Until int64
 }

@@ -27,17 +27,17 @@ type Spent struct {
 	// Since is the instant (µs) up to which the ledger has forgotten what finished; 0:
 	// it has forgotten nothing.
 	Since int64
-	// Rows are in no order, without released entries.
+	// Rows are in no particular order, without released entries.
 	Rows []SpentRow
 }
 
-// SpentRow is what one group spent. The empty name collects charges without
-// that label, and runs that were merged.
+// SpentRow is what one group spent. The empty name stands for charges without
+// that label, and for runs that were merged.
 type SpentRow struct {
 	Name  string
-	Units int64 // of open reservations what was reserved
+	Units int64 // an open reservation counts what was reserved
 	Calls int64
 	Open  int64 // reservations whose lease has not ended
-	// Observed is how many of Calls observe mode alone let through.
+	// Observed is how many of Calls went through only because of observe mode.
 	Observed int64
 }

@@ -10,8 +10,8 @@ import "context"
 // ErrNotCharged too), ErrStoreConfig, ErrClock, ErrDamaged, ErrClosed and the context's
 // error; Decide and Look also ErrLost.
 type Store interface {
-	// Decide decides a batch of 0 to MaxBatch items for one budget in one atomic step,
-	// in order. A bad item fails alone, in its Decision. The items of one id are replays
+	// Decide decides a batch of 0 to MaxBatch items for one budget in one atomic step, in
+	// order. A bad item fails alone, in its Decision. Items with the same id are replays
 	// of the first.
 	Decide(ctx context.Context, batch Batch) (Decisions, error)
 	// Finish settles or releases a reservation.
@@ -19,13 +19,13 @@ type Store interface {
 	// Look reads what the limits have used, without spending.
 	Look(ctx context.Context, look Look) (View, error)
 	// Spent sums what the ledger holds, without spending. It reads in bounded steps:
-	// what is charged meanwhile may be in it or not.
+	// charges made meanwhile may be included or not.
 	Spent(ctx context.Context, query SpentQuery) (Spent, error)
-	// Export reads a whole ledger, without spending. What is charged meanwhile may be in it
-	// or not; a charge that was acknowledged before is in it.
+	// Export reads a whole ledger, without spending. Charges made meanwhile may be
+	// included or not; every charge acknowledged before is included.
 	Export(ctx context.Context, export Export, to LedgerWriter) error
-	// Change makes a rare change of a ledger; callers use [Apply]. A store answers a
-	// change that it does not know with [Unknown].
+	// Change makes a rare change of a ledger; callers use [Apply]. For a change that it
+	// does not know, a store returns [Unknown].
 	Change(ctx context.Context, change Change) (Changed, error)
 	// Close frees the store's resources. It is idempotent.
 	Close() error
@@ -35,7 +35,7 @@ type Store interface {
 // caller's clock, in µs.
 const ClockTolerance int64 = 60_000_000
 
-// MinHeld is how long an id is held at least, in µs.
+// MinHeld is the shortest time that an id is held, in µs.
 const MinHeld int64 = 3_600_000_000
 
 // WindowUseNoted is the age in µs at which a window's noted last use is renewed.
@@ -48,5 +48,5 @@ const WindowIdle int64 = 7 * 24 * 3_600_000_000
 // OtherOperation.
 const MaxOperations = 256
 
-// OtherOperation is counted for the operations beyond MaxOperations.
+// OtherOperation stands for the operations beyond MaxOperations.
 const OtherOperation = "other"

@@ -2,15 +2,16 @@ package feedback
 
 import "time"
 
-// Rules is what an upstream's responses say about its quota, and where, as
-// costs.toml describes it. Package budgethttp reads responses by it.
+// Rules is what an upstream's responses say about its quota, and where, as costs.toml
+// describes it. Package budgethttp applies the rules.
 type Rules struct {
 	// Free are the statuses of responses that the upstream documents as not
 	// counted: their charges are released.
 	Free []int
-	// Refusals are tried in order; the first that matches a response applies.
+	// Refusals are tried in order; the first that fits a response decides what it
+	// means.
 	Refusals []Refusal
-	// Reports are all read, each for its limit.
+	// Reports are all read; each is about its own limit.
 	Reports []Report
 }
 
@@ -19,25 +20,26 @@ type Meaning string
 
 // The meanings of a refusal.
 const (
-	// Exhausted: the quota is spent. The budget, or the limit named, is locked.
+	// Exhausted: the quota is spent. The budget, or the rule's Limit, is locked.
 	Exhausted Meaning = "exhausted"
-	// Throttled: too much at once. The lock is short, as the response or the rule says.
+	// Throttled: too many requests at once. The budget or the Limit is locked too, for
+	// the short time that the response or the rule says.
 	Throttled Meaning = "throttled"
 	// Overloaded: the upstream itself has a problem. Nothing is locked.
 	Overloaded Meaning = "overloaded"
 )
 
-// Condition selects responses. All of its parts that are set must hold.
+// Condition selects responses. A response must meet every part that is given.
 type Condition struct {
 	// Operations are names, "prefix.*" and "!name", as in a limit; empty: all.
 	Operations []string
 	// Status are the statuses; empty: any.
 	Status []int
-	// Header maps a header's name to values; it must have one of them, ignoring case.
+	// Header maps a header's name to values of which it must have one, ignoring case;
 	// "*" is any value.
 	Header map[string][]string
-	// JSON maps a path in the body to values, as strings; it must have one of them. "*"
-	// is any value but null. A path is names and numbers joined by dots, where "#"
+	// JSON maps a path in the body to values, as strings, of which it must have one;
+	// "*" is any value but null. A path is names and numbers joined by dots, where "#"
 	// is every element of an array.
 	JSON map[string][]string
 	// Text: the body contains one of these, ignoring case; empty: any body.
@@ -49,8 +51,8 @@ type Refusal struct {
 	Name string
 	Condition
 	Means Meaning
-	// Limit is the limit to lock, the operation's own if it has per = "operation";
-	// empty: the whole budget.
+	// Limit is the limit concerned; with per = "operation", that of the request's
+	// operation. Empty: the whole budget.
 	Limit string
 	// Reset lists the places where the response says when to retry, in the order in
 	// which they are tried.
@@ -70,28 +72,27 @@ type Report struct {
 	Limit     string
 	Remaining *Source
 	Used      *Source
-	// Reset is when the reported units become free again; nil: with the limit's own
-	// window.
+	// Reset is when the reported use returns; nil: with the limit's own window.
 	Reset *Source
 }
 
 // Encoding is how a response writes a value.
 type Encoding string
 
-// The encodings. Those of instants and spans are never guessed.
+// The encodings. An instant or span needs one given; it is never guessed.
 const (
 	AsNumber     Encoding = "number"      // a whole number, or one with a fraction of zeroes; the default but for resets
 	AsEpoch      Encoding = "epoch"       // seconds since 1970, decimals allowed
 	AsEpochMilli Encoding = "epoch-ms"    // milliseconds since 1970
 	AsSeconds    Encoding = "seconds"     // from now, decimals allowed
 	AsMinutes    Encoding = "minutes"     // from now, decimals allowed
-	AsDuration   Encoding = "duration"    // from now, in Go's format: "6m0s"
+	AsDuration   Encoding = "duration"    // from now, as Go writes it: "6m0s"
 	AsRFC3339    Encoding = "rfc3339"     //
 	AsHTTPDate   Encoding = "http-date"   //
 	AsRetryAfter Encoding = "retry-after" // seconds from now, or an HTTP-date
-	// AsRateLimit is the RateLimit field of draft-ietf-httpapi-ratelimit-headers:
-	// r of the policy named by Item for what remains, t for the reset. Without an
-	// Item the first.
+	// AsRateLimit is the RateLimit field of draft-ietf-httpapi-ratelimit-headers: r for
+	// what remains, t for the reset, of the policy named by Item. Without an Item, of the
+	// first policy.
 	AsRateLimit Encoding = "ratelimit"
 )
 
@@ -100,8 +101,8 @@ type Source struct {
 	Header string
 	JSON   string // a path, as in Condition
 	As     Encoding
-	// Item selects one of several values separated by commas or slashes, counted from
-	// 1, or with AsRateLimit the policy's name; empty: all of the value.
+	// Item is which value of several separated by commas or slashes, from 1 ("pairs"), or
+	// of AsRateLimit the policy's name; empty: all of it.
 	Item string
 }
 

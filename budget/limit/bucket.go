@@ -20,9 +20,9 @@ type Refill struct {
 // keeps exactly, and the largest product of a limit and a refill's period.
 const maxExact = 1 << 53
 
-// NewRefill is a rate of amount (1 to MaxUnits, in what the limit counts) per
-// period, 1 µs to 366 days. In lowest terms the amount times the period in µs
-// stays below 2^53.
+// NewRefill makes a rate: amount per period. The amount is 1 to MaxUnits, in what the
+// limit counts; the period is 1 µs to 366 days. In lowest terms the amount times the
+// period in µs stays below 2^53.
 func NewRefill(amount int64, period time.Duration) (Refill, error) {
 	us := period.Microseconds()
 	if amount < 1 || amount > MaxUnits || us < 1 || period > MaxWindow {
@@ -43,9 +43,9 @@ func (r Refill) String() string {
 	return fmt.Sprintf("%d/%s", r.amount, SpanText(time.Duration(r.period)*time.Microsecond))
 }
 
-// Level is how full a bucket is at an instant: Used less Part/period, where
-// period is that of the refill; 0 ≤ Part < period, and 0 when Used is. Used is
-// what is counted as used, the level rounded up.
+// Level is how full a bucket is at an instant: Used − Part/period, where period is the
+// refill's; 0 ≤ Part < period, and Part is 0 if Used is 0. Used is what counts as used:
+// the level rounded up.
 type Level struct {
 	Used int64
 	Part int64
@@ -71,8 +71,8 @@ func (r Refill) Drain(l Level, at int64) Level {
 	return l
 }
 
-// Add is the level after amount more; a negative amount returns what was
-// charged age µs ago, less what of it has drained since, at most.
+// Add is the level after amount more. A negative amount returns a charge that was made
+// age µs ago, except the most of it that can have drained since.
 func (r Refill) Add(l Level, amount, age int64) Level {
 	if amount >= 0 {
 		l.Used += amount
@@ -89,8 +89,8 @@ func (r Refill) Add(l Level, amount, age int64) Level {
 	return l
 }
 
-// Reaches is the first instant (µs) at which no more than used is counted as
-// used, if nothing else happens. It ends at 2^53, in the year 2255.
+// Reaches is the first instant (µs) at which no more than used counts as used, if nothing
+// else happens. It is at most 2^53, in the year 2255.
 func (r Refill) Reaches(l Level, used int64) int64 {
 	if l.Used <= used {
 		return l.At
@@ -110,16 +110,16 @@ func (r Refill) Reaches(l Level, used int64) int64 {
 	return l.At + int64(wait)
 }
 
-// Meter names the shape of a bucket: its refill, what it counts and which operations.
-// Limits with the same name share a meter. The name has no spaces, commas, semicolons
-// or '|'.
+// Meter is the shape of a bucket: limits with the same Meter share one meter. It consists
+// of the refill, what is counted, and a digest of the operations, and contains no spaces,
+// commas, semicolons or '|'.
 func (l Limit) Meter() string {
 	sum := sha1.Sum([]byte(strings.Join(l.Operations, ","))) //nolint:gosec // see the import
 	return fmt.Sprintf("b:%d:%d:%c:%s", l.Window.Refill.amount, l.Window.Refill.period, l.Counts[0], hex.EncodeToString(sum[:8]))
 }
 
-// Longest is an upper bound in µs of how long a charge counts in this limit: of
-// a bucket, how long it takes to drain from the limit.
+// Longest is an upper bound in µs of how long a charge counts in this limit. For a
+// bucket, it is the time to drain from the limit to empty.
 func (l Limit) Longest() int64 {
 	if l.Window.Kind != Bucket {
 		return l.Window.Longest()
@@ -128,7 +128,8 @@ func (l Limit) Longest() int64 {
 	return (l.Limit*r.period + r.amount - 1) / r.amount // exact, see checkBucket
 }
 
-// CheckBucket finds a limit that a meter cannot count exactly.
+// CheckBucket returns an error for a limit that a meter cannot count exactly, or that
+// takes more than MaxWindow to drain.
 func (l Limit) CheckBucket() error {
 	r := l.Window.Refill
 	bound := max(l.Limit, l.Quota)

@@ -23,12 +23,12 @@ const (
 	Month   = "month"
 )
 
-// NewCalendar makes a calendar of length "15m", "hour", "day" or "month" in an
-// IANA zone. A day or month starts the given span after local midnight (of the
-// month's first day), less than 24 h. A start that a zone's clock skips is the
-// first instant after the gap; of a start that comes twice the first counts.
-// Hours and quarters are aligned to the zone's wall clock and end early where
-// the zone's offset changes between two of them.
+// NewCalendar makes a calendar of length "15m", "hour", "day" or "month" in an IANA zone.
+// A day or month starts the given span after local midnight (of the month's first day),
+// less than 24 h. If the zone's clock skips a start, the period starts at the first
+// instant after the gap; if the clock shows a start twice, the first counts. Hours and
+// quarters are aligned to the zone's wall clock; one in which the zone's offset changes
+// is cut there.
 func NewCalendar(length, zone string, starts time.Duration) (*Calendar, error) {
 	loc, err := time.LoadLocation(zone)
 	if err != nil || zone == "" || zone == "Local" {
@@ -60,8 +60,8 @@ func (c *Calendar) key() string {
 	return "c:" + c.length + ":" + c.zone + ":" + formatInt(c.starts.Microseconds())
 }
 
-// longest bounds the length of a period, with an hour or more for shifts of
-// the zone.
+// longest is an upper bound of a period's length in µs. For days and months it includes
+// an hour or more for shifts of the zone.
 func (c *Calendar) longest() int64 {
 	switch c.length {
 	case Quarter:
@@ -75,8 +75,8 @@ func (c *Calendar) longest() int64 {
 	}
 }
 
-// Period is the period that holds the instant at: its start and the next
-// one's, all in µs. at belongs to it when start ≤ at < next.
+// Period is the period that contains the instant at: its start and the next period's, in
+// µs; start ≤ at < next.
 func (c *Calendar) Period(at int64) (start, next int64) {
 	switch c.length {
 	case Day:
@@ -116,8 +116,8 @@ func (c *Calendar) startOn(date time.Time) int64 {
 	return firstInstant(date.Add(c.starts), c.loc).UnixMicro()
 }
 
-// firstInstant is the first instant at which the zone's wall clock shows wall
-// (given as if it were UTC), or, where it skips wall, the instant of the skip.
+// firstInstant is the first instant at which the zone's wall clock shows wall (given as
+// if it were UTC). If the clock skips wall, it is the instant of the skip.
 func firstInstant(wall time.Time, loc *time.Location) time.Time {
 	const reach = 27 * time.Hour // further than any zone's offset from UTC
 	_, before := wall.Add(-reach).In(loc).Zone()
@@ -141,8 +141,9 @@ func (c *Calendar) clockPeriod(at int64, d time.Duration) (start, next int64) {
 	length := d.Microseconds()
 	start = wall - floorMod(wall, length) - int64(offset)*1e6
 	next = start + length
-	// If a zone continues by a rule, package time bounds it at the year's ends too, and
-	// wrongly so on the last day of a leap year: only a shift cuts a period.
+	// For a zone that follows a rule, package time also returns bounds at the ends of the
+	// year, and wrong ones on the last day of a leap year. So only a bound at which the
+	// offset changes cuts a period.
 	shifts := func(at time.Time) bool {
 		_, there := at.Zone()
 		return there != offset

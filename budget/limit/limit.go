@@ -18,34 +18,33 @@ const (
 	CountCalls Counts = "calls"
 )
 
-// Limit is one bound on a budget, resolved: what may be spent over a window by
-// the operations it covers.
+// Limit is one bound on a budget, as resolved from the configuration: what the operations
+// that it covers may spend over a window.
 type Limit struct {
 	Name string
-	// Quota is what the upstream grants and Headroom what is kept back of it;
-	// both 0 for a cap of our own, which has a Limit alone.
+	// Quota is what the upstream grants, and Headroom what is kept back from it. Both are
+	// 0 for a cap of your own, which has only a Limit.
 	Quota    int64
 	Headroom int64
-	// Limit is what may be spent: the cap itself, or Quota less Headroom, written out.
+	// Limit is what may be spent: the cap itself, or Quota − Headroom.
 	Limit int64
-	// OutagePart is the part of Headroom, over all hosts, that is kept for
-	// spending while the store is out of reach: leave to spend headroom stops
-	// short of it.
+	// OutagePart is the part of Headroom that all hosts together may spend while the
+	// store is out of reach. A call with UseHeadroom may not spend it.
 	OutagePart int64
 	// Counts is CountUnits or CountCalls; there is no default.
 	Counts Counts
 	Window Window
 	// Operations are names, "prefix.*" and "!name"; empty covers all.
 	Operations []string
-	// Observe: the limit refuses nothing; calls that it would have refused are marked.
+	// Observe: the limit refuses nothing; charges that it would have refused are marked.
 	Observe bool
-	// PerOperation makes it one limit for each operation it covers; see
-	// [Limit.For]. A store is never given such a limit.
+	// PerOperation makes it a separate limit for each operation that it covers; see
+	// [Limit.For]. A store never gets such a limit.
 	PerOperation bool
 }
 
-// For is the limit that applies to one operation: the limit itself, or with PerOperation
-// the operation's own, named "name:operation".
+// For is the limit for one operation: the limit itself, or, with PerOperation, that
+// operation's own limit, named "name:operation".
 func (l Limit) For(operation string) Limit {
 	if l.PerOperation {
 		l.Name, l.Operations, l.PerOperation = l.Name+":"+operation, []string{operation}, false
@@ -56,9 +55,9 @@ func (l Limit) For(operation string) Limit {
 // CoversAll reports whether the limit covers every operation.
 func (l Limit) CoversAll() bool { return len(l.Operations) == 0 }
 
-// Covers reports whether the limit counts the operation. Names and prefixes
-// are added up, exceptions ("!name") are taken off; exceptions alone are taken
-// off everything.
+// Covers reports whether the limit counts the operation. It covers what a name or prefix
+// matches and no exception ("!name") does. With exceptions alone, it covers all other
+// operations.
 func (l Limit) Covers(operation string) bool {
 	if limit, ok := pseudoLimit(operation); ok {
 		return limit == l.Name && l.Window.Kind != Bucket
@@ -80,9 +79,9 @@ func (l Limit) Covers(operation string) bool {
 	return covered || !named
 }
 
-// CoversBeyond reports whether the limit may cover an operation that is not
-// among the known. A ledger with the most operations that it can distinguish counts
-// further ones as driver.OtherOperation in every limit that may cover one, so that none is
+// CoversBeyond reports whether the limit may cover an operation other than the known
+// ones. A ledger that can distinguish no more operations counts further ones as
+// driver.OtherOperation, in every limit that may cover one, so that no limit is
 // overspent.
 func (l Limit) CoversBeyond(known func(operation string) bool) bool {
 	named := false
@@ -91,7 +90,7 @@ func (l Limit) CoversBeyond(known func(operation string) bool) bool {
 			continue
 		}
 		named = true
-		if !known(pattern) { // a prefix too is never an operation's name
+		if !known(pattern) { // a prefix is never an operation's name either
 			return true
 		}
 	}
@@ -106,7 +105,7 @@ func MatchOperation(pattern, operation string) bool {
 	return pattern == operation
 }
 
-// Amount is what a call of these units counts for in this limit.
+// Amount is how much a call that costs units counts in this limit.
 func (l Limit) Amount(units int64) int64 {
 	if l.Counts == CountCalls {
 		return 1
@@ -114,9 +113,9 @@ func (l Limit) Amount(units int64) int64 {
 	return units
 }
 
-// Bound is the highest use this limit allows after a call: the limit less the
-// floor, or with leave to spend headroom the quota less the hosts' outage part
-// and the floor. A floor is units, so limits that count calls have none.
+// Bound is the highest use that this limit allows after a call: the limit less the floor.
+// With useHeadroom it is the quota less OutagePart and the floor. A floor is in units, so
+// it does not apply to limits that count calls.
 func (l Limit) Bound(floor int64, useHeadroom bool) int64 {
 	bound := l.Limit
 	if useHeadroom && l.Quota > 0 {
@@ -131,7 +130,7 @@ func (l Limit) Bound(floor int64, useHeadroom bool) int64 {
 // Remaining is what is left of the limit, 0 or more.
 func (l Limit) Remaining(used int64) int64 { return max(0, l.Limit-used) }
 
-// Validate says what of the limit is wrong.
+// Validate returns the first error found in the limit.
 func (l Limit) Validate() error {
 	for what, n := range map[string]int64{"limit": l.Limit, "quota": l.Quota, "headroom": l.Headroom, "outage part": l.OutagePart} {
 		if n < 0 || n > MaxUnits {

@@ -10,16 +10,16 @@ import (
 // mostDigits bounds the length of a number that is read, in bytes.
 const mostDigits = 400
 
-// Why a text gives no units.
+// Why a text is not a number of units.
 var (
 	errNoNumber = errors.New("it is not a number")
 	errNegative = errors.New("it is negative")
 	errTooMany  = errors.New("it is more than 10^15")
 )
 
-// ParseDecimal reads a number as JSON writes it, exactly: digits with a sign, a
-// fraction and an exponent, where there are any. A plus sign, zeroes and blanks in
-// front do no harm.
+// ParseDecimal reads a number as JSON writes it, exactly: digits, with an optional sign,
+// fraction and exponent. Unlike JSON, it also accepts a plus sign, leading zeroes, and
+// blanks around the number.
 func ParseDecimal(text string) (*big.Rat, bool) {
 	text = strings.Trim(text, " \t")
 	mantissa, exponent, hasExponent := text, "", false
@@ -35,8 +35,8 @@ func ParseDecimal(text string) (*big.Rat, bool) {
 	if !ok || !hasExponent {
 		return n, ok
 	}
-	// A power beyond this one makes no difference to whoever rounds: the digits have
-	// at most mostDigits.
+	// A larger power makes no difference after rounding, because there are at most
+	// mostDigits digits.
 	const most = 2 * mostDigits
 	by, err := strconv.ParseInt(power, 10, 64)
 	if err != nil || by > most {
@@ -49,8 +49,9 @@ func ParseDecimal(text string) (*big.Rat, bool) {
 	return n.Mul(n, scale), true
 }
 
-// ParseUnits reads what a call has cost, from a number as JSON writes it. A fraction
-// is rounded up. The error says why the text gives no units, and does not hold it.
+// ParseUnits reads the cost of a call from a number as JSON writes it. It rounds a
+// fraction up. The error says why the text is not a number of units, and does not contain
+// the text.
 func ParseUnits(text string) (int64, error) {
 	n, ok := ParseDecimal(text)
 	switch {
@@ -64,7 +65,7 @@ func ParseUnits(text string) (int64, error) {
 	return RoundUp(n).Int64(), nil
 }
 
-// RoundUp is the least whole number that is not less than n.
+// RoundUp is the smallest whole number that is not less than n.
 func RoundUp(n *big.Rat) *big.Int {
 	less := new(big.Int).Sub(n.Denom(), big.NewInt(1))
 	return less.Div(less.Add(less, n.Num()), n.Denom())

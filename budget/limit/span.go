@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// ErrSpan is the error of a text that is not a span.
+// ErrSpan is the error for a text that is not a span.
 var ErrSpan = errors.New("write a number and a unit, such as 30s, 8m, 24h or 7d")
 
-// spanWithDaysLast matches a span whose days are not first, such as 12h1d.
+// spanWithDaysLast matches a span that does not begin with its days, such as 12h1d.
 var spanWithDaysLast = regexp.MustCompile(`^([0-9.]+[a-zµ][0-9a-zµ.]*?)([0-9.]+d)([0-9a-zµ.]*)$`)
 
-// daysFirst is the error for a text that is not a span. It says what to write if only
-// the days are in the wrong place.
+// daysFirst is the error for a text that is not a span. If only the days are in the wrong
+// place, it says what to write.
 func daysFirst(text string) error {
 	if part := spanWithDaysLast.FindStringSubmatch(text); part != nil {
 		if first := part[2] + part[1] + part[3]; isSpan(first) {
@@ -31,8 +31,8 @@ func isSpan(text string) bool {
 	return err == nil
 }
 
-// ParseSpan reads a span of time as configurations and flags write it: as Go's
-// durations are, and with days of 24 hours in front, such as 7d, 1d12h or 1.5d.
+// ParseSpan reads a span of time as configurations and flags write it: a Go duration,
+// which may begin with days of 24 hours, such as 7d, 1d12h or 1.5d.
 func ParseSpan(text string) (time.Duration, error) {
 	days, rest, hasDays := strings.Cut(text, "d")
 	if !hasDays {
@@ -64,8 +64,8 @@ func ParseSpan(text string) (time.Duration, error) {
 	return span, nil
 }
 
-// SpanText is a span of time as a configuration writes it, without trailing
-// zeroes: 24h, not 24h0m0s.
+// SpanText formats a span of time as a configuration writes it, without trailing zeroes:
+// 24h, not 24h0m0s.
 func SpanText(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {

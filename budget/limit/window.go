@@ -14,15 +14,15 @@ type Kind string
 
 // The kinds of window.
 const (
-	// Rolling counts the charges in a trailing span: exactly, or in slots
-	// where the window has a Precision.
+	// Rolling counts the charges in a trailing span: exactly, or in slots if the window
+	// has a Precision.
 	Rolling Kind = "rolling"
 	// CalendarKind counts the charges since a calendar's last reset.
 	CalendarKind Kind = "calendar"
 	// Bucket is a meter that charges fill and that drains at a rate.
 	Bucket Kind = "bucket"
-	// Concurrent counts open reservations. It is kept as a rolling window of no
-	// length: an entry's score is its lease's end while it is open.
+	// Concurrent counts open reservations. It is kept as a rolling window of length 0:
+	// while a reservation is open, its score is its lease's end.
 	Concurrent Kind = "concurrent"
 )
 
@@ -31,13 +31,12 @@ type Window struct {
 	Kind Kind
 	// Length of a rolling window in µs: (t−Length, t] counts at t.
 	Length int64
-	// Precision of a coarse rolling window in µs, up to its Length; 0: exact.
-	// What finishes in a slot (kP, (k+1)P] counts until the slot's end and
-	// Length have passed.
+	// Precision of a coarse rolling window in µs, up to its Length; 0: exact. A charge
+	// that finishes in a slot (kP, (k+1)P] counts until Length after the slot's end.
 	Precision int64
 	// Calendar is set for calendar windows.
 	Calendar *Calendar
-	// Guard in µs: what finishes that close to a calendar's reset counts in the
+	// Guard in µs: a charge that finishes that close to a calendar's reset counts in the
 	// periods on both sides of it.
 	Guard int64
 	// Refill is the rate at which a bucket drains.
@@ -69,9 +68,9 @@ func BucketWindow(refill Refill) Window { return Window{Kind: Bucket, Refill: re
 // ConcurrentWindow counts open reservations.
 func ConcurrentWindow() Window { return Window{Kind: Concurrent} }
 
-// Key is the window's shape: windows with the same key share their totals. It
-// holds no spaces, commas, semicolons or '|'. A bucket has none, since it is a
-// meter of its own: see [Limit.Meter].
+// Key is the window's shape: windows with the same key share their totals. It contains no
+// spaces, commas, semicolons or '|'. It is empty for a bucket, which has a meter of its
+// own: see [Limit.Meter].
 //
 // "r:LENGTH" and "r:LENGTH:PRECISION" are rolling ("r:0" open reservations),
 // "c:PERIOD:ZONE:STARTS:GUARD" calendars, all in µs.
@@ -96,8 +95,8 @@ func (w Window) Longest() int64 {
 	return w.Length + w.Precision
 }
 
-// Cut is the last instant (µs) whose charges no longer count at now. A bucket
-// has none.
+// Cut is the last instant (µs) whose charges no longer count at now. It is not defined
+// for a bucket.
 func (w Window) Cut(now int64) int64 {
 	switch {
 	case w.Kind == CalendarKind:
@@ -109,17 +108,17 @@ func (w Window) Cut(now int64) int64 {
 	return now - w.Length
 }
 
-// Span is the time around an instant for which a calendar's Cut stays the same:
-// from ≤ at < until, in µs. Within the guard after a reset that is still the
-// period before, in which what is charged then counts too; the new period needs
-// no check of its own, since it holds no more.
+// Span is the time around an instant during which a calendar's Cut stays the same: from ≤
+// at < until, in µs. It changes only when the guard after a reset has passed: until then
+// a charge still counts in the old period too. The new period needs no check of its own
+// then, because it contains no more than the old one.
 func (w Window) Span(at int64) (from, until int64) {
 	from, until = w.Calendar.Period(at - w.Guard)
 	return from + w.Guard, until + w.Guard
 }
 
-// Returns is the first instant (µs) at which a charge that finished at score
-// no longer counts. A bucket has none.
+// Returns is the first instant (µs) at which a charge that finished at score no longer
+// counts. It is not defined for a bucket.
 func (w Window) Returns(score int64) int64 {
 	switch {
 	case w.Kind == CalendarKind:
@@ -131,7 +130,7 @@ func (w Window) Returns(score int64) int64 {
 	return score + w.Length
 }
 
-// SlotEnd is the end of the slot (kP, (k+1)P] that holds the instant score.
+// SlotEnd is the end of the slot (kP, (k+1)P] that contains the instant score.
 func SlotEnd(score, precision int64) int64 {
 	return score + floorMod(-score, precision)
 }

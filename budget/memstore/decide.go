@@ -139,7 +139,8 @@ func late(deadline time.Time, caller int64) bool {
 	return !deadline.IsZero() && deadline.UnixMicro() < caller
 }
 
-// granted says what is left after a charge.
+// granted is the decision on a granted item: which limit has the least left, and how
+// much.
 func (l *ledger) granted(limits []limit.Limit, item driver.Item, now int64) driver.Decision {
 	d := driver.Decision{Result: driver.Granted, Units: item.Units, Limit: -1}
 	for _, counts := range []limit.Counts{limit.CountUnits, limit.CountCalls} {
@@ -158,7 +159,7 @@ func (l *ledger) granted(limits []limit.Limit, item driver.Item, now int64) driv
 	return d
 }
 
-// maxSum is the largest total after a settlement.
+// maxSum is the largest total a settle upwards may lead to.
 const maxSum = 9 * limit.MaxUnits
 
 // Finish implements driver.Store.
@@ -223,8 +224,8 @@ func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, e
 	return answer, nil
 }
 
-// ended is when a reservation counts as ended, given a reported instant: within its
-// lease, and later than everything forgotten or merged.
+// ended is the instant to record for a reservation that is reported to have ended at at:
+// within its lease, and later than what is forgotten or merged.
 func (l *ledger) ended(e *entry, at int64) int64 {
 	return min(e.score, max(at, e.start, l.earliest(l.last)))
 }
@@ -238,7 +239,7 @@ func (s *Store) Look(ctx context.Context, look driver.Look) (driver.View, error)
 		return driver.View{}, err
 	}
 	now := when.now
-	if s.ledgers[look.Budget] == nil { // and none is created
+	if s.ledgers[look.Budget] == nil { // and Look creates none
 		l.id = ""
 	}
 	if l.lost(look.Mark, look.Limits, now) {

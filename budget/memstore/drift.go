@@ -44,8 +44,8 @@ func (s *Store) report(ctx context.Context, r driver.Report) (driver.Drift, erro
 	return answer, nil
 }
 
-// drift records used units of a report that the ledger does not know, and returns how
-// many.
+// drift records the reported use that the ledger does not know, and returns how much that
+// is.
 func (l *ledger) drift(lim limit.Limit, r driver.Report, at, reset, now int64) int64 {
 	cut := max(lim.Window.Cut(now), l.floor(lim))
 	from := lim.Window.Cut(now) + 1
@@ -82,7 +82,7 @@ func (l *ledger) drift(lim limit.Limit, r driver.Report, at, reset, now int64) i
 	return missing
 }
 
-// raise fills the meter up to a level seen earlier, less what has drained since.
+// raise fills the meter to a level seen earlier, less what has drained since.
 func (m *meter) raise(used, at, now int64) int64 {
 	add := ceil(new(big.Rat).Sub(rat(used), m.drained(now-at))) - m.used(now)
 	if add <= 0 {

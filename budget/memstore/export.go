@@ -31,7 +31,7 @@ func (s *Store) Export(ctx context.Context, export driver.Export, to driver.Ledg
 	return err
 }
 
-// export is the entry as a row of an export.
+// export is the entry in the form that other stores import.
 func (e *entry) export(ledger string) driver.Row {
 	states := map[state]driver.RowState{plain: driver.RowPlain, open: driver.RowOpen, settled: driver.RowSettled, released: driver.RowReleased}
 	r := driver.Row{
@@ -44,7 +44,7 @@ func (e *entry) export(ledger string) driver.Row {
 	return r
 }
 
-// importRows adds rows of an exported ledger.
+// importRows imports rows of an exported ledger.
 func (s *Store) importRows(ctx context.Context, c driver.Import) (answer driver.Imported, err error) {
 	if err := c.Validate(); err != nil {
 		return answer, fmt.Errorf("memory store: %w", err)
@@ -90,7 +90,7 @@ func (s *Store) importRows(ctx context.Context, c driver.Import) (answer driver.
 	return answer, nil
 }
 
-// importRow adds one row.
+// importRow imports one row.
 func (l *ledger) importRow(r driver.Row, head driver.LedgerHead, now int64, answer *driver.Imported) {
 	if r.Score <= max(l.gone, l.horizon(now)) {
 		answer.Gone++
@@ -141,7 +141,7 @@ func (e *entry) is(r driver.Row) bool {
 	return e.item.Operation == r.Operation && e.item.Units == r.Asked && (e.state != plain) == (r.State != driver.RowPlain)
 }
 
-// entryOf converts a row to an entry.
+// entryOf is a row as an entry.
 func entryOf(r driver.Row, id string) *entry {
 	e := &entry{
 		item:  driver.Item{ID: id, Operation: r.Operation, Units: r.Asked, Labels: r.Labels},
@@ -149,14 +149,14 @@ func entryOf(r driver.Row, id string) *entry {
 	}
 	e.state = map[driver.RowState]state{driver.RowOpen: open, driver.RowSettled: settled, driver.RowReleased: released}[r.State]
 	if e.state != plain {
-		e.item.Lease = 1 // any value marks a reservation
+		e.item.Lease = 1 // its length is unknown; above 0 makes it a reservation
 	}
 	e.row = limit.IsPseudo(r.Operation)
 	e.noID = r.State == driver.RowMerged && !e.row
 	return e
 }
 
-// importLock sets a lock, unless one that ends no earlier is set.
+// importLock imports a lock, unless the ledger has one that ends no earlier.
 func (l *ledger) importLock(k driver.LockView, now int64) {
 	if k.Until > now && k.Until > l.locks[k.Limit].until {
 		l.locks[k.Limit] = lock{k.Until, k.Since, k.Why}

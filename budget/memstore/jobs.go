@@ -9,7 +9,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// job is a job's document, values and records.
+// job is what the store keeps for a job.
 type job struct {
 	version int64
 	text    []byte
@@ -79,7 +79,7 @@ func (s *Store) SwapJob(ctx context.Context, swap driver.JobSwap) (bool, error) 
 	return true, nil
 }
 
-// record adds to the history and removes old records.
+// record adds to the history and forgets what is old.
 func (j *job) record(swap driver.JobSwap) {
 	for _, record := range swap.Records {
 		record.Text = bytes.Clone(record.Text)

@@ -8,7 +8,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// lock locks a limit, or the budget, until an instant.
+// lock closes a limit, or the budget, until an instant.
 type lock struct {
 	until, since int64
 	why          string
@@ -30,7 +30,7 @@ func (s *Store) lock(ctx context.Context, r driver.Lock) (driver.Locked, error) 
 	case stood && !r.Force:
 	case until <= when.now && !stood:
 		return driver.Locked{Now: when.clock}, nil
-	case until <= when.now: // by force, with a past end: the present lock stays
+	case until <= when.now: // forced, but its end has passed: the existing lock stays
 	default:
 		old, stood = lock{until, when.now, r.Why}, false
 		l.locks[r.Limit] = old
@@ -53,7 +53,7 @@ func (s *Store) unlock(ctx context.Context, r driver.Unlock) (driver.Unlocked, e
 	return driver.Unlocked{Stood: stood && old.until > when.now}, nil
 }
 
-// standing are the locks that are set.
+// standing are the locks that hold.
 func (l *ledger) standing(now int64) (views []driver.LockView) {
 	for _, name := range slices.Sorted(maps.Keys(l.locks)) {
 		if k := l.locks[name]; k.until > now {
@@ -63,8 +63,8 @@ func (l *ledger) standing(now int64) (views []driver.LockView) {
 	return views
 }
 
-// askLocks replaces a refusal by that of the lock that ends last, if the lock ends no
-// earlier than the call would fit, and notes locks that only observe.
+// askLocks makes the refusal that of the lock that ends last, if it ends no earlier than
+// everything else fits. It returns the name of the first lock that only observes.
 func (l *ledger) askLocks(batch driver.Batch, item driver.Item, refusal *driver.Decision, refused *bool) (observed string) {
 	ask := func(i int, name string, observes bool, remaining int64) bool {
 		k := l.locks[name]

@@ -37,13 +37,13 @@ func New(clock func() int64) *Store {
 	return &Store{clock: clock, ledgers: map[string]*ledger{}, jobs: map[string]*job{}}
 }
 
-// ledger is all that is known of one budget.
+// ledger is the state of one budget.
 type ledger struct {
 	born    int64 // the first decision
 	last    int64 // last seen
 	gone    int64 // what finished up to here was forgotten
 	newest  int64 // the newest entry's time
-	merged  int64 // no id of a score up to here is held
+	merged  int64 // no id with a score up to here is held
 	entries []*entry
 	windows map[string]*window
 	meters  map[string]*meter
@@ -54,9 +54,9 @@ type ledger struct {
 	imports  driver.Imports
 	changes  int64    // of what was charged before
 	newestID string   // of the newest entry; empty: none since the ledger began
-	resetAt  int64    // when it was begun by a reset; 0: it was not
+	resetAt  int64    // when a reset began it; 0: none did
 	notice   int64    // when the last loss was noticed; 0: never
-	reported []string // the hosts that have reported on it
+	reported []string // the hosts that have reported that loss
 	hosts    []noted  // in the order in which they were noted
 }
 
@@ -86,12 +86,12 @@ type entry struct {
 	score int64
 	units int64
 	calls int64
-	row   bool // recovered: it is not a call
-	seen  bool // it would have been refused, but for observe mode
-	noID  bool // merged: only its slot and labels are known
+	row   bool // a charge of a pseudo-operation, not of a call
+	seen  bool // only observe mode let it through
+	noID  bool // merged: only its slot and who spent are known
 }
 
-// amount is how much the entry adds to a limit that counts it.
+// amount is how much the entry counts in a limit that counts it.
 func (e *entry) amount(l limit.Limit) int64 {
 	if l.Counts == limit.CountCalls {
 		return e.calls
@@ -113,7 +113,7 @@ type window struct {
 	shape  limit.Window
 	usedAt int64
 	cut    int64 // a calendar's, as of its last use
-	floor  int64 // when the window began, what had finished up to here was unknown
+	floor  int64 // what finished up to here was already forgotten when the window began
 }
 
 // lower is the instant up to which finished entries do not count at now.
@@ -124,7 +124,7 @@ func (w *window) lower(now int64) int64 {
 	return w.shape.Cut(now)
 }
 
-// horizon is the instant up to which no entry is kept at now.
+// horizon is the instant up to which nothing is held at now.
 func (l *ledger) horizon(now int64) int64 {
 	h := now - driver.MinHeld
 	for _, w := range l.windows {
@@ -136,7 +136,7 @@ func (l *ledger) horizon(now int64) int64 {
 // earliest is the first instant that is neither forgotten at now nor merged.
 func (l *ledger) earliest(now int64) int64 { return max(l.gone, l.merged, l.horizon(now)) + 1 }
 
-// find returns the entry with this id, or nil.
+// find is the held entry with this id, or nil.
 func (l *ledger) find(id string, now int64) *entry {
 	for _, e := range l.entries {
 		if e.item.ID == id && !e.noID && e.score > max(l.horizon(now), l.merged) {
@@ -146,7 +146,7 @@ func (l *ledger) find(id string, now int64) *entry {
 	return nil
 }
 
-// prune removes entries that are no longer kept.
+// prune forgets what is not held.
 func (l *ledger) prune(now int64) {
 	l.gone = max(l.gone, l.horizon(now))
 	kept := l.entries[:0]
@@ -163,10 +163,10 @@ func (l *ledger) prune(now int64) {
 type moment struct {
 	clock int64 // the earlier of the two clocks, not clamped
 	now   int64 // clamped to last seen
-	later int64 // the later of the two: what is charged counts from there
+	later int64 // the later of the two: charges count from then on
 }
 
-// tell compares the clock with its witness.
+// tell compares the clock with its witness, the caller's clock.
 func (l *ledger) tell(clock, caller int64) (moment, error) {
 	if clock-l.last > driver.ClockTolerance && clock-caller > driver.ClockTolerance {
 		return moment{}, fmt.Errorf("memory store: %w: it shows %d µs, the caller %d", driver.ErrClock, clock, caller)
@@ -182,8 +182,8 @@ func (l *ledger) tell(clock, caller int64) (moment, error) {
 	return m, nil
 }
 
-// drains is when a bucket that changes now begins to drain again: if the clocks are far
-// apart, not before the earlier one has caught up.
+// drains is the instant from which a bucket that changes now drains again. If the clocks
+// are far apart, it drains only once the earlier one has caught up.
 func (m moment) drains() int64 {
 	if m.later-m.now > driver.ClockTolerance {
 		return m.later
@@ -215,7 +215,7 @@ func (l *ledger) use(limits []limit.Limit, now int64) {
 	}
 }
 
-// used sums the entries that the limit counts at an instant.
+// used sums what the limit counts at the instant at, over all entries.
 func (l *ledger) used(lim limit.Limit, at int64) (units int64) {
 	if lim.Window.Kind == limit.Bucket {
 		return l.meter(lim, at).used(at)
@@ -274,8 +274,8 @@ func (s *Store) enter(ctx context.Context, name string, caller int64) (*ledger, 
 	return l, m, err
 }
 
-// begin returns a budget's ledger at a decision's time, and notes that time. It creates
-// a missing ledger.
+// begin returns a budget's ledger and the decision's time, and notes that time as last
+// seen. It creates the ledger if there is none.
 func (s *Store) begin(ctx context.Context, name string, caller int64) (*ledger, moment, error) {
 	l, when, err := s.enter(ctx, name, caller)
 	if err != nil {
@@ -289,7 +289,7 @@ func (s *Store) begin(ctx context.Context, name string, caller int64) (*ledger, 
 	return l, when, nil
 }
 
-// bring does the same and updates the ledger to now for the limits.
+// bring does the same, and then brings the ledger up to now for the limits.
 func (s *Store) bring(ctx context.Context, name string, caller int64, limits []limit.Limit) (*ledger, moment, error) {
 	l, when, err := s.begin(ctx, name, caller)
 	if err != nil {
@@ -336,7 +336,7 @@ func (s *Store) Change(ctx context.Context, change driver.Change) (driver.Change
 	return nil, driver.Unknown(change)
 }
 
-// Close implements driver.Store; the entries are lost.
+// Close implements driver.Store; nothing is kept.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// merge drops the ids of entries that only coarse windows can still count, and moves
-// the entries to the ends of their slots.
+// merge gives up the ids of entries that only coarse windows can still count,
+// and moves them to the ends of their slots.
 func (l *ledger) merge(now int64) {
 	precisions, ok := l.precisions()
 	if !ok {
@@ -41,8 +41,8 @@ func (l *ledger) merge(now int64) {
 	l.entries, l.merged = kept, boundary
 }
 
-// precisions are those of the live coarse windows, and whether all other windows are no
-// longer than the time for which ids are kept anyway.
+// precisions are those of the live coarse windows. ok is false if there is no such
+// window, or if another live window is a calendar or longer than ids are held anyway.
 func (l *ledger) precisions() (list []int64, ok bool) {
 	for _, w := range l.windows {
 		switch {

@@ -11,7 +11,7 @@ import (
 
 // meter is a live bucket. Its level is kept as a fraction, by definition.
 type meter struct {
-	limit   limit.Limit // which operations it counts, and how
+	limit   limit.Limit // says which operations it counts, and whether units or calls
 	level   *big.Rat
 	at      int64
 	usedAt  int64
@@ -20,7 +20,7 @@ type meter struct {
 
 func rat(n int64) *big.Rat { return new(big.Rat).SetInt64(n) }
 
-// drained is how much drains in a span of µs.
+// drained is what drains in a span of µs.
 func (m *meter) drained(span int64) *big.Rat {
 	amount, period := m.limit.Window.Refill.Rate()
 	return new(big.Rat).Mul(rat(span), big.NewRat(amount, period))
@@ -54,7 +54,7 @@ func ceil(x *big.Rat) int64 {
 
 func (m *meter) used(at int64) int64 { return ceil(m.levelAt(at)) }
 
-// reaches is the first instant from at on at which no more than used is used.
+// reaches is the first instant, at or after at, at which no more than used is used.
 func (m *meter) reaches(at, used int64) int64 {
 	at = max(at, m.at)
 	above := new(big.Rat).Sub(m.levelAt(at), rat(used))
@@ -71,7 +71,7 @@ func (m *meter) reaches(at, used int64) int64 {
 	return up.Int64()
 }
 
-// charge adds a new entry; the meter drains again from an instant on.
+// charge adds a new entry; the meter drains again from the instant drains on.
 func (m *meter) charge(e *entry, at, drains int64) {
 	if m.limit.Covers(e.item.Operation) {
 		m.add(rat(e.amount(m.limit)), at)
@@ -79,8 +79,8 @@ func (m *meter) charge(e *entry, at, drains int64) {
 	}
 }
 
-// change is what a finish adds to the meter or returns: at most what cannot have
-// drained since the charge.
+// change is what a finish adds to the meter, or, if negative, returns: at most the part
+// that cannot have drained since the charge.
 func (m *meter) change(e *entry, units int64, release bool, now int64) *big.Rat {
 	change := int64(0)
 	switch {
@@ -107,13 +107,14 @@ func (m *meter) finish(e *entry, units int64, release bool, now, drains int64) {
 	}
 }
 
-// over reports whether a settlement would raise the meter above what it can hold.
+// over reports whether a settlement would raise the meter above what can be kept.
 func (m *meter) over(e *entry, units, now int64) bool {
 	change := m.change(e, units, false, now)
 	return change.Sign() > 0 && m.used(now)+ceil(change) > maxSum
 }
 
-// useMeters makes the meters of the limits live and drops those long unused.
+// useMeters makes the meters of the limits live and drops meters that were unused for
+// long.
 func (l *ledger) useMeters(limits []limit.Limit, now int64) {
 	for key, m := range l.meters {
 		if now > m.usedAt+m.longest+driver.WindowIdle {
@@ -139,7 +140,7 @@ func (l *ledger) useMeters(limits []limit.Limit, now int64) {
 	}
 }
 
-// meter is the live meter of a limit, or the one it would begin with.
+// meter is the live meter of a limit, or the meter that the limit would begin with.
 func (l *ledger) meter(limit limit.Limit, now int64) *meter {
 	if m := l.meters[limit.Meter()]; m != nil {
 		return m
@@ -147,7 +148,7 @@ func (l *ledger) meter(limit limit.Limit, now int64) *meter {
 	return l.begin(limit, now)
 }
 
-// begin replays the kept entries; the oldest one finds the meter full.
+// begin makes a meter by replaying the held entries; the oldest finds the meter full.
 func (l *ledger) begin(limit limit.Limit, now int64) *meter {
 	m := &meter{limit: limit, level: rat(0), at: now, usedAt: now, longest: limit.Longest()}
 	when := func(e *entry) int64 { return min(e.score, now) }

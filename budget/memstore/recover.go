@@ -11,7 +11,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// mark is the ledger's state at an instant, for a caller to remember.
+// mark is the mark of the ledger that a caller gets at an instant.
 func (l *ledger) mark(now int64) driver.Mark {
 	if l.id == "" {
 		return driver.Mark{Seen: now}
@@ -23,7 +23,7 @@ func (l *ledger) mark(now int64) driver.Mark {
 	return m
 }
 
-// lost reports whether the ledger lacks something that a caller remembers.
+// lost reports whether the ledger lacks something that a caller's mark says it had.
 func (l *ledger) lost(mark driver.Mark, limits []limit.Limit, now int64) bool {
 	lower := l.lower(limits, now)
 	other := mark.Ledger != l.id || mark.Changes > l.changes
@@ -33,7 +33,7 @@ func (l *ledger) lost(mark driver.Mark, limits []limit.Limit, now int64) bool {
 	return len(l.missing([]driver.Mark{mark}, limits, now)) > 0
 }
 
-// lower is the instant up to which missing charges do not matter.
+// lower is the instant up to which a missing charge is not a loss.
 func (l *ledger) lower(limits []limit.Limit, now int64) int64 {
 	lower := l.horizon(now)
 	for _, lim := range limits {
@@ -71,8 +71,8 @@ func (l *ledger) report(r driver.Recovery, now int64) {
 	l.changes++
 }
 
-// recovering is the instant until which a loss limits each host to its own part, for
-// this number of hosts; 0 if it does not.
+// recovering is the instant until which a loss holds charges back if this many hosts
+// share the store; 0 if it does not.
 func (l *ledger) recovering(hosts int64) int64 {
 	if l.notice == 0 || hosts <= 1 || int64(len(l.reported)) >= hosts {
 		return 0
@@ -80,8 +80,8 @@ func (l *ledger) recovering(hosts int64) int64 {
 	return l.notice + driver.RecoveryWait
 }
 
-// askRecovery replaces a refusal by that of a recovery, if the recovery ends no
-// earlier, and reports whether it only observes.
+// askRecovery makes the refusal that of a recovery, if that ends no earlier than
+// everything else fits, and reports whether it only observes.
 func (l *ledger) askRecovery(batch driver.Batch, refusal *driver.Decision, refused *bool) (observed string) {
 	until := l.recovering(batch.Hosts)
 	switch {
@@ -94,8 +94,8 @@ func (l *ledger) askRecovery(batch driver.Batch, refusal *driver.Decision, refus
 	return ""
 }
 
-// note notes that a host decides on the budget. If there are too many, it forgets the
-// earliest.
+// note notes that a host decides on the budget. If there are too many hosts, it forgets
+// those noted first.
 func (l *ledger) note(host string) {
 	if host == "" {
 		return
@@ -125,7 +125,7 @@ func lost(name string) error {
 	return fmt.Errorf("memory store: budget %s: %w", name, driver.ErrLost)
 }
 
-// pseudo is how much of a limit's used amount belongs to a pseudo-operation.
+// pseudo is how much of a limit's use is recorded under a pseudo-operation.
 func (l *ledger) pseudo(lim limit.Limit, operation string, now int64) (amount int64) {
 	if lim.Window.Kind == limit.Bucket {
 		return 0
@@ -138,7 +138,7 @@ func (l *ledger) pseudo(lim limit.Limit, operation string, now int64) (amount in
 	return amount
 }
 
-// recover applies a recovery. Memory is never damaged.
+// recover carries out a recovery. A ledger in memory is never damaged.
 func (s *Store) recover(ctx context.Context, r driver.Recovery) (driver.Recovered, error) {
 	l, when, err := s.bring(ctx, r.Budget, r.Now, r.Limits)
 	if err != nil {
@@ -159,8 +159,8 @@ func (s *Store) recover(ctx context.Context, r driver.Recovery) (driver.Recovere
 	return answer, nil
 }
 
-// recover records what one limit lacks, given what it had used at an instant and how
-// much of that one host charged itself.
+// recover records what is missing in one limit. The limit had used this much at the
+// instant at; own of that was charged by the host of ownID.
 func (l *ledger) recover(lim limit.Limit, used, at, now, own int64, ownID string) int64 {
 	switch lim.Window.Kind {
 	case limit.Bucket:
@@ -209,7 +209,7 @@ func (l *ledger) recover(lim limit.Limit, used, at, now, own int64, ownID string
 	return amount
 }
 
-// record adds a charge that counts in only one limit.
+// record adds a charge that counts in one limit alone.
 func (l *ledger) record(lim limit.Limit, id, operation string, amount, at int64) {
 	e := &entry{item: driver.Item{ID: id, Operation: operation}, start: at, score: at, calls: 1, row: true}
 	if e.units = amount; lim.Counts == limit.CountCalls {
@@ -219,7 +219,7 @@ func (l *ledger) record(lim limit.Limit, id, operation string, amount, at int64)
 	l.changes++
 }
 
-// refill adds the rest of a level seen earlier, at most until the meter is full.
+// refill adds what is left of a level seen earlier, until the meter is full at most.
 func (m *meter) refill(full, used, at, now int64) int64 {
 	left := new(big.Rat).Sub(rat(used), m.drained(now-at))
 	add := min(ceil(left), max(full, ceil(left))-m.used(now))

@@ -11,21 +11,21 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// later is a store that was out of reach when it was first opened. Each call tries to
-// open it again.
+// later is a store that was out of reach when it should have been opened. Every call
+// tries again.
 type later struct {
 	open func(context.Context) (Backend, error)
-	turn chan struct{} // holds one while a caller uses what is below
+	turn chan struct{} // full while a caller uses the fields below
 
-	failed error     // of the latest attempt to open it; nil: a call has returned it
-	until  time.Time // until when failed answers a call
+	failed error     // the error of the first attempt to open it; nil: a call has returned it
+	until  time.Time // until when a call may return failed
 	store  Backend
 	closed bool
 }
 
-// StoreOrLater opens a store. If it is out of reach, the first call that reaches it
-// opens it. A call right after a failed opening gets that error, rather than wait as
-// long again.
+// StoreOrLater opens a store. If it is out of reach, the first call that reaches it opens
+// it. A call right after a failed opening gets that error, so it does not wait as long
+// again.
 func StoreOrLater(ctx context.Context, url string, settings config.Store) (Backend, error) {
 	open := func(ctx context.Context) (Backend, error) { return Store(ctx, url, settings) }
 	store, err := open(ctx)
@@ -35,8 +35,8 @@ func StoreOrLater(ctx context.Context, url string, settings config.Store) (Backe
 	return store, err
 }
 
-// get opens the store unless it is open. Callers wait for each other within their
-// deadlines.
+// get opens the store unless it is open. A caller waits for others only as long as its
+// context allows.
 func (l *later) get(ctx context.Context) (Backend, error) {
 	select {
 	case l.turn <- struct{}{}:
@@ -63,7 +63,7 @@ func (l *later) get(ctx context.Context) (Backend, error) {
 	return l.store, nil
 }
 
-// with calls do on the store, once it is open.
+// with does something on the store, once it is open.
 func with[T any](ctx context.Context, l *later, do func(Backend) (T, error)) (T, error) {
 	store, err := l.get(ctx)
 	if err != nil {
@@ -137,7 +137,7 @@ func (l *later) Close() error {
 	return l.store.Close()
 }
 
-// Diagnose reports findings about the store, or why it cannot be opened.
+// Diagnose returns the store's findings, or why it cannot be opened.
 func (l *later) Diagnose(ctx context.Context) []driver.Finding {
 	store, err := l.get(ctx)
 	if err != nil {

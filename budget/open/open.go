@@ -30,9 +30,9 @@ type Backend interface {
 	driver.JobStore
 }
 
-// Budget opens a budget of a costs.toml, with the file's store and this host's side of
-// its outages. Close it when done. The error is config.Errors for a file with errors,
-// budget.ErrUnknownBudget, or that of [Host].
+// Budget opens a budget of a costs.toml on the store that the file names, wrapped by
+// package outage as [Host] does. Close it when done. The error is config.Errors for a
+// faulty file, budget.ErrUnknownBudget, or the error from opening the store.
 func Budget(ctx context.Context, configPath, name string) (*budget.Budget, error) {
 	cfg, err := config.Load(configPath)
 	if err != nil {
@@ -52,8 +52,8 @@ func Budget(ctx context.Context, configPath, name string) (*budget.Budget, error
 	return b, nil
 }
 
-// BudgetOn opens a budget of a configuration on a store that was opened by this URL.
-// The store stays the caller's to close. The error is budget.ErrUnknownBudget for a
+// BudgetOn opens a budget of a configuration on a store that was opened with this URL.
+// Closing the budget does not close the store. The error is budget.ErrUnknownBudget for a
 // name that the configuration lacks.
 func BudgetOn(store driver.Store, cfg *config.Config, url, name string, options ...budget.Option) (*budget.Budget, error) {
 	spec, err := cfg.Spec(name)
@@ -64,15 +64,15 @@ func BudgetOn(store driver.Store, cfg *config.Config, url, name string, options 
 	return budget.New(store, spec, options...)
 }
 
-// hosted is a store with the host's side of its outages.
+// hosted is a store wrapped by package outage.
 type hosted struct {
 	*outage.Store
 	driver.JobStore
 }
 
-// Host opens a configuration's store at this URL, as [Store] does, with this host's
-// side of its outages. A store that is out of reach at the start is not an error; the
-// first call that reaches it opens it. The host's directory is [HostDir].
+// Host opens the store of a configuration at this URL, as [Store] does, and wraps it with
+// outage.New, with [HostDir] as the host's directory. A store that is out of reach at the
+// start is not an error: the first call that reaches it opens it.
 func Host(ctx context.Context, config *config.Config, url string, log *slog.Logger) (Backend, error) {
 	store, err := StoreOrLater(ctx, url, config.Store)
 	if err != nil {
@@ -86,7 +86,7 @@ func Host(ctx context.Context, config *config.Config, url string, log *slog.Logg
 	}), store}, nil
 }
 
-// Diagnose reports what may keep a store from keeping its promises.
+// Diagnose reports what may keep a store from doing what it promises.
 func Diagnose(ctx context.Context, store Backend) []driver.Finding {
 	if d, ok := store.(interface {
 		Diagnose(context.Context) []driver.Finding
@@ -96,9 +96,9 @@ func Diagnose(ctx context.Context, store Backend) []driver.Finding {
 	return nil
 }
 
-// HostDir is the directory of this host's side of a store: a folder for the store in
-// state_dir, else in the environment's STATE_DIRECTORY, else in .quotactl beside the
-// file.
+// HostDir is the host's directory for a store, for package outage: a folder of the
+// store's own in state_dir, else in the environment's STATE_DIRECTORY, else in .quotactl
+// beside the configuration file.
 func HostDir(config *config.Config, url string) string {
 	state := config.StateDir
 	if state == "" {
@@ -111,7 +111,7 @@ func HostDir(config *config.Config, url string) string {
 	return filepath.Join(state, "outage", hex.EncodeToString(sum[:6]))
 }
 
-// place is a store's URL without user and password; for a file, its full path.
+// place is a store's URL without user and password; for a file, with its absolute path.
 func place(url string) string {
 	if file, ok := strings.CutPrefix(url, sqlitePrefix); ok {
 		if full, err := filepath.Abs(file); err == nil {
@@ -124,7 +124,8 @@ func place(url string) string {
 	return scheme + "://" + authority[strings.LastIndex(authority, "@")+1:] + "/" + path
 }
 
-// Timeout bounds one decision: the settings' timeout, else the store's own default.
+// Timeout is the bound on one decision: the settings' timeout, else the store's own
+// default.
 func Timeout(url string, settings config.Store) (d time.Duration) {
 	switch {
 	case settings.Timeout > 0:
@@ -136,9 +137,9 @@ func Timeout(url string, settings config.Store) (d time.Duration) {
 }
 
 // Store opens a store by its URL: sqlite:FILE, redis://, rediss://, unix://,
-// redis+sentinel://, redis+cluster:// or redis+ring://; see package
-// redisstore for their forms. The settings' own URL is ignored. The error wraps
-// budget.ErrStoreConfig or budget.ErrUnavailable and never holds a password.
+// redis+sentinel://, redis+cluster:// or redis+ring://; package redisstore documents
+// their forms. It ignores the settings' own URL. The error wraps budget.ErrStoreConfig or
+// budget.ErrUnavailable and never contains a password.
 func Store(ctx context.Context, url string, settings config.Store) (Backend, error) {
 	if err := Check(url); err != nil {
 		return nil, err
@@ -155,8 +156,8 @@ func Store(ctx context.Context, url string, settings config.Store) (Backend, err
 	})
 }
 
-// Check reports whether [Store] accepts a URL, without opening anything. The
-// error wraps budget.ErrStoreConfig and never holds a password.
+// Check reports whether [Store] would accept a URL, without opening anything. The error
+// wraps budget.ErrStoreConfig and never contains a password.
 func Check(url string) error {
 	if err := config.CheckStoreURL(url); err != nil {
 		return fmt.Errorf("%w: store URL: it %w", budget.ErrStoreConfig, err)
@@ -171,7 +172,7 @@ const sqlitePrefix = "sqlite:"
 
 func isSQLite(url string) bool { return strings.HasPrefix(url, sqlitePrefix) }
 
-// password reads the store's password from the place in the settings.
+// password reads the store's password from where the settings say.
 func password(settings config.Store) (string, error) {
 	switch {
 	case settings.PasswordEnv != "":
