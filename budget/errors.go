@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -178,3 +179,57 @@ func (e *RefusedError) Unwrap() []error {
 
 // timeFormat is RFC 3339 UTC with microseconds.
 const timeFormat = "2006-01-02T15:04:05.000000Z07:00"
+
+// refuse makes a refusal without a limit; the caller adds the rest.
+func (b *Budget) refuse(call Call, units int64, err, cause error) *RefusedError {
+	return &RefusedError{
+		Budget: b.spec.Name, Operation: call.Operation, ID: call.ID, Units: units,
+		Err: err, Cause: cause, OnStoreError: b.spec.policy(call),
+	}
+}
+
+// storeError turns an error of the store or the context into a refusal.
+func (b *Budget) storeError(ctx context.Context, call Call, units int64, err error) error {
+	if sentinel := notServing(err); sentinel != nil {
+		return b.refuse(call, units, sentinel, trimSentinel(err, sentinel))
+	}
+	switch {
+	case errors.Is(err, ErrNotCharged) && ctx.Err() != nil && call.NewID:
+		return fmt.Errorf("charge %s %s: %w; nothing was charged", b.spec.Name, call.Operation, context.Cause(ctx))
+	case ctx.Err() != nil && call.Operation == "": // Room
+		return fmt.Errorf("check what %s has left: %w", b.spec.Name, context.Cause(ctx))
+	case ctx.Err() != nil:
+		return fmt.Errorf("charge %s %s: %w; whether id %q was charged is unknown, send the same id again to find out", b.spec.Name, call.Operation, context.Cause(ctx), call.ID)
+	}
+	refused := b.refuse(call, units, ErrUnavailable, trimSentinel(err, ErrUnavailable))
+	refused.NotCharged = call.NewID && errors.Is(err, ErrNotCharged)
+	return refused
+}
+
+// notServing returns the sentinel if the store answered but would not serve; nil if it
+// did not answer.
+func notServing(err error) error {
+	for _, sentinel := range []error{ErrClock, ErrDamaged, ErrLost, ErrStoreConfig, ErrClosed} {
+		if errors.Is(err, sentinel) {
+			return sentinel
+		}
+	}
+	return nil
+}
+
+// outOfReach adds ErrUnavailable if the store did not answer in time and the caller's
+// own context has not ended.
+func outOfReach(caller context.Context, err error) error {
+	if caller.Err() == nil && errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrUnavailable) {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return err
+}
+
+// trimSentinel drops a cause that only repeats its sentinel.
+func trimSentinel(err, sentinel error) error {
+	if err.Error() == sentinel.Error() {
+		return nil
+	}
+	return err
+}
