@@ -6,7 +6,8 @@
 #               of fake time), and everything with the race detector, shorter
 # make simulate a month of two daemons in fake time, by days, beside the same
 #               month with a crontab; SIMULATE_SEED=n takes that month,
-#               SIMULATE_DAYS=n its first days; and checks the figures of docs/pictures/month.svg
+#               SIMULATE_DAYS=n makes it n days long; and checks the figures of
+#               docs/pictures/month.svg
 # make lint     gofmt, go vet, staticcheck among golangci-lint's, the layers, and
 #               the measures of the house
 # make mutants  each known mutant must fail a test

@@ -36,7 +36,7 @@ func FuzzBody(f *testing.F) {
 	f.Add([]byte(`{"a":{"b":[{"c":"\n"}]}}`), "a.b", "a.b.0.c")
 	f.Fuzz(func(t *testing.T, body []byte, items, next string) {
 		if strings.ContainsAny(items+next, "\\*?#|@!{}[]()") { // jsonpath's own tests take those
-			t.Skip()
+			return
 		}
 		fetch := &Fetch{Items: items, NextFrom: next}
 		whole, err := decoded(body)

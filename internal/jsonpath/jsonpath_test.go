@@ -204,7 +204,7 @@ func FuzzDocument(f *testing.F) {
 		jsonpath.All(string(document), any) // it does no harm
 		jsonpath.Get(string(document), any)
 		if !json.Valid(document) || !utf8.Valid(document) {
-			t.Skip()
+			return
 		}
 		path := paths[int(which)%len(paths)]
 		d := json.NewDecoder(bytes.NewReader(document))

@@ -8,15 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
 // A command's lines are all read, whether it ends by itself or is stopped with all that
 // it started; its end is that of the command itself.
 func TestAGroupEnds(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it starts processes")
-	}
+	effort.Processes(t)
 	for script, want := range map[string]struct {
 		end   string
 		lines []string

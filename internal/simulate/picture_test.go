@@ -47,33 +47,41 @@ type spent struct {
 }
 
 // The recorded figures are those that the simulation gives: no figure differs by
-// more than 4 in 100, since retries are spread anew each time.
+// more than 4 in 100, since retries are spread anew each time. The crontab's month is
+// always simulated, the daemons' at full size only.
 func TestFigures(t *testing.T) {
-	if !effort.Full() || os.Getenv("SIMULATE_DAYS") != "" {
-		t.Skip("it lives a whole month: make simulate")
-	}
 	recorded := readFigures(t)
 	m := draw(t, recorded.Seed, 0)
-	now := newFigures(m, live(t, m, ""), alone(t, m))
-	if *update {
-		text := must.Get(json.MarshalIndent(now, "", "  "))(t)
-		must.Do(t, os.WriteFile(figuresFile, append(text, '\n'), 0o600))
+	must.Equal(t, len(recorded.Days), m.days, "days")
+	theirs := alone(t, m)
+	for i, day := range recorded.Days {
+		check.Equal(t, day.Day, m.midnight(i).Format(time.DateOnly))
+		recorded.Days[i].Crontab = updated(t, day.Day+", crontab", day.Crontab, theirs.days[i])
+	}
+	if !effort.Full() || os.Getenv("SIMULATE_DAYS") != "" {
 		return
 	}
-	must.Equal(t, len(recorded.Days), len(now.Days), "days")
-	near := func(day, whose string, recorded, now spent) {
-		for _, pair := range [][2]int64{{recorded.Units, now.Units}, {recorded.Rejected, now.Rejected}, {recorded.Searches, now.Searches}} {
-			if math.Abs(float64(pair[1]-pair[0])) > 0.04*float64(pair[0]) {
-				t.Errorf("%s, %s: %+v, recorded are %+v: QUOTACTL_TEST_FULL=1 go test ./internal/simulate -run 'TestFigures|TestPicture' -update", day, whose, now, recorded)
-				return
-			}
+	ours := live(t, m, "")
+	for i, day := range recorded.Days {
+		recorded.Days[i].Daemons = updated(t, day.Day+", daemons", day.Daemons, ours.days[i])
+	}
+	if *update {
+		text := must.Get(json.MarshalIndent(recorded, "", "  "))(t)
+		must.Do(t, os.WriteFile(figuresFile, append(text, '\n'), 0o600))
+	}
+}
+
+// updated is a day as it was simulated now; unless -update, it is near what is recorded.
+func updated(t *testing.T, what string, recorded spent, simulated day) spent {
+	t.Helper()
+	now := spent{simulated.Units, simulated.Rejected, int64(simulated.searches)}
+	for _, pair := range [][2]int64{{recorded.Units, now.Units}, {recorded.Rejected, now.Rejected}, {recorded.Searches, now.Searches}} {
+		if !*update && math.Abs(float64(pair[1]-pair[0])) > 0.04*float64(pair[0]) {
+			t.Errorf("%s: %+v, recorded are %+v: QUOTACTL_TEST_FULL=1 go test ./internal/simulate -run 'TestFigures|TestPicture' -update", what, now, recorded)
+			break
 		}
 	}
-	for i, day := range now.Days {
-		check.Equal(t, recorded.Days[i].Day, day.Day)
-		near(day.Day, "daemons", recorded.Days[i].Daemons, day.Daemons)
-		near(day.Day, "crontab", recorded.Days[i].Crontab, day.Crontab)
-	}
+	return now
 }
 
 // The picture in the documentation is drawn from the recorded figures.
@@ -90,15 +98,6 @@ func TestPicture(t *testing.T) {
 func readFigures(t *testing.T) (f figures) {
 	t.Helper()
 	must.Do(t, json.Unmarshal(must.Get(os.ReadFile(figuresFile))(t), &f))
-	return f
-}
-
-func newFigures(m month, ours, theirs *tally) figures {
-	f := figures{Seed: m.seed}
-	of := func(d day) spent { return spent{d.Units, d.Rejected, int64(d.searches)} }
-	for i := range ours.days {
-		f.Days = append(f.Days, dayFigures{m.midnight(i).Format(time.DateOnly), of(ours.days[i]), of(theirs.days[i])})
-	}
 	return f
 }
 

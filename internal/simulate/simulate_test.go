@@ -17,8 +17,8 @@ import (
 
 // TestSimulate lives a month and prints it by days, beside the same month with a
 // crontab. The environment may say SIMULATE_SEED, else it is random; SIMULATE_DAYS,
-// which takes the month's first days alone (three unless in full); SIMULATE_LOG, a file
-// for the daemons' log; and SIMULATE_SEEDS, how many months are lived, from the seed on
+// how long the month is (three days unless in full); SIMULATE_LOG, a file for the
+// daemons' log; and SIMULATE_SEEDS, how many months are lived, from the seed on
 // (one, in full two): of several each prints a line.
 func TestSimulate(t *testing.T) {
 	seed := effort.Seed(t, "SIMULATE_SEED")
