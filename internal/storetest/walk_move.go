@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
@@ -99,8 +100,8 @@ func (w *walker) move(limits []limit.Limit) {
 	w.look(limits)
 }
 
-// summary is what two exports of one ledger have in common: the rows with an id, and sums
-// of the others.
+// summary is what two exports of one ledger have in common: the rows with an id, without
+// the random id of the ledger that a foreign one names, and sums of the others.
 func summary(c ledgerCopy) map[string]driver.Row {
 	all := map[string]driver.Row{}
 	for _, r := range c.rows {
@@ -108,6 +109,9 @@ func summary(c ledgerCopy) map[string]driver.Row {
 			r.ID = fmt.Sprint("merged: ", r.Operation, r.Labels.Job, r.Labels.Region, r.Observed, r.Score)
 			sum := all[r.ID]
 			r.Units, r.Calls, r.Asked, r.Start = r.Units+sum.Units, r.Calls+sum.Calls, 0, 0
+		}
+		if _, id, foreign := strings.Cut(r.ID, "/:"); foreign { // see driver.OtherID
+			r.ID = fmt.Sprint("of another ledger: ", id, r.Score)
 		}
 		all[r.ID] = r
 	}
