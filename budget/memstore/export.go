@@ -83,7 +83,8 @@ func (s *Store) importRows(ctx context.Context, c driver.Import) (answer driver.
 	}
 	answer.Done = max(answer.Done, c.From+int64(len(c.Rows)))
 	l.imports.Note(c.Export, answer.Done)
-	if c.Last {
+	if c.Last { // the buckets are filled again, from what the next decision would find
+		l.merge(when.now)
 		clear(l.meters)
 		l.useMeters(c.Limits, when.now)
 	}
