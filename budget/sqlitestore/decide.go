@@ -177,10 +177,11 @@ func (d *decider) open(c *conn) (clock int64, err error) {
 	}
 	l.keep(clock, now, anchor)
 	l.note(d.batch.Host, now)
-	if err := l.use(d.batch.Limits, now); err != nil {
+	first := len(d.answer.Items) == 0
+	if err := l.use(d.batch.Limits, now, first); err != nil {
 		return 0, err
 	}
-	if len(d.answer.Items) == 0 { // all transactions of a batch forget by the time of the first
+	if first { // all transactions of a batch forget by its time
 		l.gone = max(l.gone, l.horizon(now))
 	}
 	if d.ready, err = l.merge(now, &d.steps); err != nil {

@@ -146,8 +146,9 @@ func (l *ledger) takeBack(e *entry) {
 	}
 }
 
-// use makes the limits' windows live, and drops those unused for long.
-func (l *ledger) use(limits []limit.Limit, now int64) error {
+// use makes the limits' windows live, and drops those unused for long. first: this is the
+// first transaction of a batch, by whose time all of them hold ids.
+func (l *ledger) use(limits []limit.Limit, now int64, first bool) error {
 	for key, w := range l.windows {
 		if now > w.usedAt+w.longest+driver.WindowIdle {
 			if err := l.drop(w); err != nil {
@@ -172,7 +173,7 @@ func (l *ledger) use(limits []limit.Limit, now int64) error {
 		if now-w.usedAt >= driver.WindowUseNoted {
 			w.usedAt, w.dirty = now, true
 		}
-		if w.kind == limit.CalendarKind && w.cutAt(now) != w.cut {
+		if w.kind == limit.CalendarKind && w.cutAt(now) != w.cut && first {
 			w.cut, w.dirty = w.cutAt(now), true
 		}
 	}
@@ -185,6 +186,9 @@ func (l *ledger) begin(shape limit.Window, now int64) (*window, error) {
 	w := &window{
 		no: 1, key: shape.Key(), kind: shape.Kind, length: shape.Length, precise: shape.Precision, longest: shape.Longest(),
 		usedAt: now, floor: l.gone, lanes: map[int64]*total{}, next: none, shape: shape,
+	}
+	if w.kind == limit.CalendarKind {
+		w.cut = w.cutAt(now)
 	}
 	for _, other := range l.windows {
 		w.no = max(w.no, other.no+1)
