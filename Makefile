@@ -112,7 +112,7 @@ simulate:
 fuzz:
 	@for target in $$(git grep -l '^func Fuzz' -- '*_test.go'); do \
 	  for name in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9]*\)(.*/\1/p' $$target | grep -E '$(FUZZ)'); do \
-	    $(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) "./$$(dirname $$target)" || exit 1; \
+	    $(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s "./$$(dirname $$target)" || exit 1; \
 	  done; \
 	done
 
