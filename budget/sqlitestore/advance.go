@@ -2,6 +2,7 @@ package sqlitestore
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
@@ -42,6 +43,21 @@ func (l *ledger) advance(w *window, at int64, steps *int) (done bool, err error)
 		w.grows = w.grows || t.built != toTheEnd
 	}
 	return w.next > cut && !w.grows, nil
+}
+
+// expireAdded takes added entries that do not count out of the windows. Everything else is up to
+// date, so its steps need no bound.
+func (d *decider) expireAdded() error {
+	steps := math.MaxInt
+	for _, v := range d.limits {
+		if v.w == nil {
+			continue
+		}
+		if _, err := d.l.advance(v.w, d.l.last, &steps); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // expire takes the entries with scores up to cut out of a total.

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
@@ -177,12 +176,11 @@ func (d *decider) open(c *conn) (clock int64, err error) {
 	}
 	l.keep(clock, now, anchor)
 	l.note(d.batch.Host, now)
-	first := len(d.answer.Items) == 0
-	if err := l.use(d.batch.Limits, now, first); err != nil {
+	if err := l.use(d.batch.Limits, now); err != nil {
 		return 0, err
 	}
-	if first { // all transactions of a batch forget by its time
-		l.gone = max(l.gone, l.horizon(now))
+	if len(d.answer.Items) == 0 { // all transactions of a batch forget by the time of the first
+		l.forget(d.batch.Limits, now)
 	}
 	if d.ready, err = l.merge(now, &d.steps); err != nil {
 		return 0, err
@@ -373,28 +371,13 @@ func (d *decider) grant(item driver.Item, old *entry, now int64, observed string
 	l.charge(e, item.Units, item.Recorded, d.when.drains())
 	l.witness = item.ID
 	if item.Recorded { // it may be too old to count
-		if err := d.expire(); err != nil {
+		if err := d.expireAdded(); err != nil {
 			return driver.Decision{}, err
 		}
 	}
 	decision := d.granted(item)
 	decision.At, decision.Observed = at, observed
 	return decision, nil
-}
-
-// expire takes added entries that do not count out of the windows. Everything else is up to
-// date, so its steps need no bound.
-func (d *decider) expire() error {
-	steps := math.MaxInt
-	for _, v := range d.limits {
-		if v.w == nil {
-			continue
-		}
-		if _, err := d.l.advance(v.w, d.l.last, &steps); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // granted is a grant, with the limit that has the least left.

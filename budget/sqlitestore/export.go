@@ -146,7 +146,7 @@ func (d *decider) importRows(c *conn, r driver.Import, answer *driver.Imported) 
 	}
 	l.walkNo++ // walks under way may have passed the added rows
 	l.idleAt = 0
-	if err := d.expire(); err != nil {
+	if err := d.expireAdded(); err != nil {
 		return err
 	}
 	d.done = !r.Last

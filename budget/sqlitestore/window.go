@@ -146,9 +146,8 @@ func (l *ledger) takeBack(e *entry) {
 	}
 }
 
-// use makes the limits' windows live, and drops those unused for long. first: this is the
-// first transaction of a batch, by whose time all of them hold ids.
-func (l *ledger) use(limits []limit.Limit, now int64, first bool) error {
+// use makes the limits' windows live, and drops those unused for long.
+func (l *ledger) use(limits []limit.Limit, now int64) error {
 	for key, w := range l.windows {
 		if now > w.usedAt+w.longest+driver.WindowIdle {
 			if err := l.drop(w); err != nil {
@@ -173,11 +172,18 @@ func (l *ledger) use(limits []limit.Limit, now int64, first bool) error {
 		if now-w.usedAt >= driver.WindowUseNoted {
 			w.usedAt, w.dirty = now, true
 		}
-		if w.kind == limit.CalendarKind && w.cutAt(now) != w.cut && first {
+	}
+	return nil
+}
+
+// forget forgets what is no longer held at now, in the limits' windows too.
+func (l *ledger) forget(limits []limit.Limit, now int64) {
+	for _, lim := range limits {
+		if w := l.windows[lim.Window.Key()]; lim.Window.Kind == limit.CalendarKind && w.cut != w.cutAt(now) {
 			w.cut, w.dirty = w.cutAt(now), true
 		}
 	}
-	return nil
+	l.gone = max(l.gone, l.horizon(now))
 }
 
 // begin makes a window live. Its totals must yet be built from the entries above its cut

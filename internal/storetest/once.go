@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -50,6 +51,29 @@ func testReplay(t *testing.T, w *world) {
 	w.now++
 	must.Equal(t, w.decide(short)[0].Ended, driver.EndedLease, "replay at the lease's end")
 	must.Equal(t, w.used(0), 63, "used")
+}
+
+// I4: a batch that a reset meets holds ids by the time at which it began, however many
+// steps it needs: what each period counts is read anew after the reset.
+func testReplayAcrossReset(t *testing.T, w *world) {
+	midnight := noon + 12*hour
+	w.limits = []limit.Limit{calendar(t, "day", 1000, limit.Day, "UTC")}
+	w.now = midnight - 2*hour
+	w.granted(item("old", "op", 1))
+	for i := range 3 {
+		var open []driver.Item
+		for j := range 100 {
+			open = append(open, lease(item(fmt.Sprintf("open%d-%d", i, j), "op", 1), 24*time.Hour))
+		}
+		w.decide(open...)
+	}
+	must.Equal(t, w.used(0), 301, "used, most of it in the next day too")
+	w.now = midnight - 1
+	got := w.decide(item("last", "op", 1), item("first", "op", 1), item("old", "op", 1))
+	if got[0].At != midnight-1 || got[1].At != midnight || !got[2].Replayed {
+		t.Fatalf("a batch across a reset: %+v, want the last of a day, the first of the next, and a replay", got)
+	}
+	check.Equal(t, w.decide(item("old", "op", 1))[0].Replayed, false, "a replay of an id that is no longer held")
 }
 
 // I4: an id's second item in one batch is a replay.

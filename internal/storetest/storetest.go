@@ -59,6 +59,7 @@ func Run(t *testing.T, open Open) {
 		{"I4Held", testHeld},
 		{"I4Finish", testFinish},
 		{"I4Lease", testLease},
+		{"I4AcrossReset", testReplayAcrossReset},
 		{"Recorded", testRecorded},
 		{"FinishedEarlier", testFinishedEarlier},
 		{"Lost", testLost},

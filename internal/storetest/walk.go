@@ -36,7 +36,7 @@ func Walk(t *testing.T, open Open, steps int) {
 		"recorded", "finished earlier", "lost", "nothing lost", "recovered", "reset", "recovering", "rolled back", "moved", "locked", "lock stood", "unlocked", "observed", "fenced",
 		"drift of rolling", "drift of coarse", "drift of calendar", "drift of guarded calendar", "drift of bucket"}
 	for _, must := range musts {
-		if steps >= 30_000 && w.counts[must] == 0 {
+		if steps >= 10_000 && w.counts[must] == 0 {
 			t.Errorf("seed %d: the walk never came by %q: it shows less than it should", seed, must)
 		}
 	}

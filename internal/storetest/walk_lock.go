@@ -1,7 +1,9 @@
 package storetest
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
@@ -53,10 +55,15 @@ func (w *walker) lock(name string, unlock bool) {
 	}
 }
 
-// report reports to both what an upstream counts.
+// report reports to both what an upstream counts: in a random limit, or in one of the kind
+// in which the fewest reports found drift so far.
 func (w *walker) report(limits []limit.Limit) {
 	w.step++
+	found := func(l limit.Limit) int { return w.counts["drift of "+kindOf(l.Window)] }
 	l := limits[w.rng.IntN(len(limits))]
+	if w.rng.IntN(4) > 0 {
+		l = slices.MinFunc(limits, func(a, b limit.Limit) int { return cmp.Compare(found(a), found(b)) })
+	}
 	r := driver.Report{Budget: w.budget, Now: w.caller(), Limits: limits, Limit: l.Name, Used: w.rng.Int64N(2*l.Limit + 1)}
 	if w.rng.IntN(3) > 0 {
 		r.At = w.now - w.age()/4

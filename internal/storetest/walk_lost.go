@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"context"
-	"strings"
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
@@ -129,9 +128,10 @@ func (w *walker) namedMark(got, want driver.Mark) driver.Mark {
 	if got.Changes < w.changes[got.Ledger] {
 		w.t.Fatalf("seed %d, step %d: the store's ledger %s has changed %d times, and had %d times", w.seed, w.step, got.Ledger, got.Changes, w.changes[got.Ledger])
 	}
-	_, id, foreign := strings.Cut(got.ID, "/:") // see driver.OtherID
-	if foreign && strings.HasSuffix(want.ID, "/:"+id) {
-		got.ID = want.ID
+	if id, foreign := foreignID(got.ID); foreign {
+		if other, _ := foreignID(want.ID); other == id {
+			got.ID = want.ID
+		}
 	}
 	w.ledgers[got.Ledger], w.changes[got.Ledger] = want.Ledger, got.Changes
 	got.Ledger, got.Changes = want.Ledger, want.Changes

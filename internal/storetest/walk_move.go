@@ -110,10 +110,17 @@ func summary(c ledgerCopy) map[string]driver.Row {
 			sum := all[r.ID]
 			r.Units, r.Calls, r.Asked, r.Start = r.Units+sum.Units, r.Calls+sum.Calls, 0, 0
 		}
-		if _, id, foreign := strings.Cut(r.ID, "/:"); foreign { // see driver.OtherID
+		if id, foreign := foreignID(r.ID); foreign {
 			r.ID = fmt.Sprint("of another ledger: ", id, r.Score)
 		}
 		all[r.ID] = r
 	}
 	return all
+}
+
+// foreignID is the id that a row has in the ledger that it comes from, if an import gave it
+// the id of driver.OtherID, which names that ledger too.
+func foreignID(id string) (own string, foreign bool) {
+	_, own, foreign = strings.Cut(id, "/:")
+	return own, foreign
 }
