@@ -78,7 +78,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // ahead is more than a ledger's clock can run ahead of time here: 1 µs for each of several
-// charges at one instant.
+// charges at one instant, as the conformance case I6OwnMicrosecond has it.
 const ahead = time.Millisecond
 
 // count counts a call, and how many a minute's are.
