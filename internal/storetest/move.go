@@ -167,6 +167,19 @@ func testMoveBucket(t *testing.T, w *world) {
 	w.refused(item("c", "op", 5), 0, copied.rows[0].Score+5*second+second)
 }
 
+// Rows of the past are merged before a bucket is filled again: it finds them at the ends of
+// their slots.
+func testMoveBucketMerged(t *testing.T, w *world) {
+	w.limits = []limit.Limit{coarse("w", 100, 24*time.Hour, time.Hour), bucket(t, "b", 10, 1, time.Hour)}
+	w.now += 10 * minute
+	w.granted(item("a", "op", 10))
+	w.now += 3 * hour
+	copied := w.exported()
+	w.budget = "up/moved"
+	must.Equal(t, w.importInto(w.budget, "one", copied, 0, copied.rows, true).Added, 1)
+	w.refused(item("b", "op", 3), 1, noon+4*hour)
+}
+
 // A row of the past that would be merged keeps its units and loses its id.
 func testMoveIntoMerged(t *testing.T, w *world) {
 	w.limits = []limit.Limit{coarse("w", 100, 24*time.Hour, time.Minute)}

@@ -106,6 +106,7 @@ func Run(t *testing.T, open Open) {
 		{"MoveMerged", testMoveMerged},
 		{"MoveLater", testMoveLater},
 		{"MoveBucket", testMoveBucket},
+		{"MoveBucketMerged", testMoveBucketMerged},
 		{"MoveIntoMerged", testMoveIntoMerged},
 		{"JobDocument", testJobDocument},
 		{"JobClock", testJobClock},
