@@ -60,19 +60,33 @@ func (c *Calendar) key() string {
 	return "c:" + c.length + ":" + c.zone + ":" + formatInt(c.starts.Microseconds())
 }
 
-// longest is an upper bound of a period's length in µs. For days and months it includes
-// an hour or more for shifts of the zone.
-func (c *Calendar) longest() int64 {
+// bounds are a lower and an upper bound of a period's length in µs. For days and months they
+// leave room for shifts of the zone, which may also cut an hour or a quarter below the lower
+// one.
+func (c *Calendar) bounds() (least, most int64) {
+	between := func(least, most time.Duration) (int64, int64) { return least.Microseconds(), most.Microseconds() }
 	switch c.length {
 	case Quarter:
-		return (15 * time.Minute).Microseconds()
+		return between(15*time.Minute, 15*time.Minute)
 	case Hour:
-		return time.Hour.Microseconds()
+		return between(time.Hour, time.Hour)
 	case Day:
-		return (48 * time.Hour).Microseconds() // a zone that skips a date
+		return between(22*time.Hour, 48*time.Hour) // a zone may skip a date
 	default:
-		return (33 * 24 * time.Hour).Microseconds()
+		return between(27*24*time.Hour, 33*24*time.Hour)
 	}
+}
+
+// longest is an upper bound of a period's length in µs.
+func (c *Calendar) longest() int64 {
+	_, most := c.bounds()
+	return most
+}
+
+// shortest is a lower bound of a period's length in µs.
+func (c *Calendar) shortest() int64 {
+	least, _ := c.bounds()
+	return least
 }
 
 // Period is the period that contains the instant at: its start and the next period's, in

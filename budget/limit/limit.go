@@ -38,6 +38,8 @@ type Limit struct {
 	Operations []string
 	// Observe: the limit refuses nothing; charges that it would have refused are marked.
 	Observe bool
+	// Shares divide the limit among jobs.
+	Shares []Share
 	// PerOperation makes it a separate limit for each operation that it covers; see
 	// [Limit.For]. A store never gets such a limit.
 	PerOperation bool
@@ -144,6 +146,9 @@ func (l Limit) Validate() error {
 		return fmt.Errorf("it counts %q: use CountUnits or CountCalls", l.Counts)
 	case l.Window.Kind == Concurrent && l.Counts != CountCalls:
 		return errors.New("it counts open reservations: use CountCalls")
+	}
+	if err := l.validateShares(); err != nil {
+		return err
 	}
 	if err := l.Window.validate(); err != nil || l.Window.Kind != Bucket {
 		return err

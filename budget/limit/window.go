@@ -41,6 +41,14 @@ type Window struct {
 	Guard int64
 	// Refill is the rate at which a bucket drains.
 	Refill Refill
+	// Next: at an instant it counts what a calendar will count after its next reset.
+	Next bool
+}
+
+// AfterReset is the calendar window that counts what w will count after its next reset.
+func (w Window) AfterReset() Window {
+	w.Next = true
+	return w
 }
 
 // The bounds of Precision and Guard in µs.
@@ -73,9 +81,12 @@ func ConcurrentWindow() Window { return Window{Kind: Concurrent} }
 // own: see [Limit.Meter].
 //
 // "r:LENGTH" and "r:LENGTH:PRECISION" are rolling ("r:0" open reservations),
-// "c:PERIOD:ZONE:STARTS:GUARD" calendars, all in µs.
+// "c:PERIOD:ZONE:STARTS:GUARD" calendars, with ":next" for what counts after the reset;
+// all in µs.
 func (w Window) Key() string {
 	switch {
+	case w.Kind == CalendarKind && w.Next:
+		return w.Calendar.key() + ":" + formatInt(w.Guard) + ":next"
 	case w.Kind == CalendarKind:
 		return w.Calendar.key() + ":" + formatInt(w.Guard)
 	case w.Kind == Bucket:
@@ -100,7 +111,10 @@ func (w Window) Longest() int64 {
 func (w Window) Cut(now int64) int64 {
 	switch {
 	case w.Kind == CalendarKind:
-		start, _ := w.Calendar.Period(now - w.Guard)
+		start, next := w.Calendar.Period(now - w.Guard)
+		if w.Next {
+			start = next
+		}
 		return start - w.Guard - 1
 	case w.Precision > 0:
 		return now - w.Length - floorMod(now-w.Length, w.Precision)

@@ -1,0 +1,239 @@
+package limit
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Share is the part of a limit that is guaranteed to some jobs. The other callers may
+// borrow what it has not spent only beyond the guarantees: see [Limit.Kept].
+type Share struct {
+	Name string
+	// Jobs are the labels of the charges that belong to the share: names and "prefix.*".
+	Jobs []string
+	// Guarantee is what is always there for these jobs, in what the limit counts.
+	Guarantee int64
+	// Lapse is how long before a calendar's reset the guarantee ends, in µs; 0: never.
+	Lapse int64
+}
+
+// Has reports whether the charges of a job belong to the share; those without a job
+// belong to none.
+func (s Share) Has(job string) bool {
+	return job != "" && slices.ContainsFunc(s.Jobs, func(pattern string) bool { return MatchOperation(pattern, job) })
+}
+
+// ShareOf is the index of the share that a job's charges belong to; −1: none.
+func (l Limit) ShareOf(job string) int {
+	return slices.IndexFunc(l.Shares, func(s Share) bool { return s.Has(job) })
+}
+
+// Guarantees is what each share is guaranteed while no guarantee has lapsed. If the limit
+// is lower than their sum, they are scaled down in proportion, rounded down.
+func (l Limit) Guarantees() []int64 {
+	list, sum := make([]int64, len(l.Shares)), int64(0)
+	for i, s := range l.Shares {
+		list[i] = s.Guarantee
+		sum += s.Guarantee
+	}
+	if sum > l.Limit {
+		for i := range list {
+			list[i] = scale(list[i], l.Limit, sum)
+		}
+	}
+	return list
+}
+
+// scale is a × b ÷ c, rounded down; a ≤ c.
+func scale(a, b, c int64) int64 {
+	high, low := bits.Mul64(uint64(a), uint64(b)) //nolint:gosec // none is negative
+	quotient, _ := bits.Div64(high, low, uint64(c))
+	return int64(quotient) //nolint:gosec // at most b
+}
+
+// InForce is what each share is guaranteed at an instant: Guarantees without those that
+// have lapsed. A calendar's guarantees come back when its used units do: after the reset,
+// and after the guard.
+func (l Limit) InForce(at int64) []int64 {
+	list := l.Guarantees()
+	for i, s := range l.Shares {
+		if s.Lapse > 0 && l.Window.Kind == CalendarKind && at >= l.lapses(at, s.Lapse) {
+			list[i] = 0
+		}
+	}
+	return list
+}
+
+// lapses is the instant, in the period whose charges count at at, from which a guarantee
+// with that lapse has ended.
+func (l Limit) lapses(at, lapse int64) int64 {
+	_, until := l.Window.Span(at)
+	return until - l.Window.Guard - lapse
+}
+
+// Lapses are the spans of the shares' lapses, the longest first, each once: in that order
+// guarantees lapse within a period.
+func (l Limit) Lapses() []int64 {
+	var list []int64
+	for _, s := range l.Shares {
+		if s.Lapse > 0 && l.Window.Kind == CalendarKind {
+			list = append(list, s.Lapse)
+		}
+	}
+	slices.SortFunc(list, func(a, b int64) int { return cmp.Compare(b, a) })
+	return slices.Compact(list)
+}
+
+// Kept is what a caller may not take because it is guaranteed to others: over all shares
+// but the caller's own (an index; −1: none), what is guaranteed and not used yet. Both
+// lists are in the order of the limit's shares.
+//
+// A call fits a divided limit if used + units + kept is at most the bound. So a share is
+// admitted within its guarantee whatever the others do, and alone it reaches the limit
+// less what the others are guaranteed and have not spent.
+func (l Limit) Kept(guarantees, used []int64, own int) int64 {
+	kept := int64(0)
+	for i := range l.Shares {
+		if i != own {
+			kept += max(0, guarantees[i]-used[i])
+		}
+	}
+	return kept
+}
+
+// NeverFits reports whether an amount, in what the limit counts, can fit it at no time:
+// not even when nothing is used and every guarantee has lapsed that may lapse before the
+// call counts in the next period. The call belongs to the share with the index own (−1:
+// none), and its lease is in µs.
+func (l Limit) NeverFits(amount, floor int64, useHeadroom bool, own int, lease int64) bool {
+	if amount > l.Bound(floor, useHeadroom) {
+		return true
+	}
+	room := l.Bound(0, useHeadroom) - amount
+	guarantees := l.Guarantees()
+	fits := func(beyond int64) bool { // with the guarantees in force that lapse later than that before the reset
+		kept := int64(0)
+		for i, s := range l.Shares {
+			if i != own && (beyond <= 0 || s.Lapse < beyond) {
+				kept += guarantees[i]
+			}
+		}
+		return kept <= room
+	}
+	return !fits(0) && !slices.ContainsFunc(l.Lapses(), func(lapse int64) bool {
+		return lapse > lease+l.Window.Guard && fits(lapse)
+	})
+}
+
+// CanDivide reports whether the limit's kind can have shares: a rolling or a calendar
+// limit.
+func (l Limit) CanDivide() bool { return l.Window.Kind == Rolling || l.Window.Kind == CalendarKind }
+
+// validateShares returns the first error found in the shares.
+func (l Limit) validateShares() error {
+	sum := int64(0)
+	for i, s := range l.Shares {
+		switch {
+		case !l.CanDivide():
+			return fmt.Errorf("share %s: only a rolling or a calendar limit can be divided", s.Name)
+		case s.Guarantee < 0 || s.Guarantee > MaxUnits:
+			return fmt.Errorf("share %s: a guarantee of %d: use 0 to %d", s.Name, s.Guarantee, MaxUnits)
+		case s.Lapse < 0 || s.Lapse > 0 && l.Window.Kind != CalendarKind:
+			return fmt.Errorf("share %s: a lapse of %d µs: use 0, or more in a calendar", s.Name, s.Lapse)
+		case s.Lapse > 0 && s.Lapse >= l.Window.Calendar.shortest():
+			return fmt.Errorf("share %s: a lapse of %s before each reset: use less than its shortest period, %s", s.Name, spanOf(s.Lapse), spanOf(l.Window.Calendar.shortest()))
+		case len(s.Jobs) == 0:
+			return fmt.Errorf("share %s: it has no jobs", s.Name)
+		}
+		sum += s.Guarantee
+		for _, other := range l.Shares[:i] {
+			if a, b, both := s.Overlaps(other); both {
+				return fmt.Errorf("shares %s and %s: a job can match both %q and %q: a job belongs to one share of a limit", other.Name, s.Name, b, a)
+			}
+		}
+	}
+	if len(l.Shares) > MaxShares {
+		return fmt.Errorf("%d shares: use at most %d", len(l.Shares), MaxShares)
+	}
+	return nil
+}
+
+// MaxShares is how many shares a limit may have.
+const MaxShares = 64
+
+// Overlaps reports whether one job can belong to both shares, and by which of their
+// patterns.
+func (s Share) Overlaps(other Share) (pattern, others string, both bool) {
+	for _, a := range s.Jobs {
+		for _, b := range other.Jobs {
+			if PatternsOverlap(a, b) {
+				return a, b, true
+			}
+		}
+	}
+	return "", "", false
+}
+
+// PatternsOverlap reports whether a name can match both patterns.
+func PatternsOverlap(a, b string) bool {
+	return MatchOperation(a, strings.TrimSuffix(b, "*")) || MatchOperation(b, strings.TrimSuffix(a, "*"))
+}
+
+// Never stands for an instant that does not come.
+const Never int64 = math.MaxInt64
+
+// Stages are the guarantees in force in a calendar's period: first those of
+// [Limit.Guarantees], then, for each of [Limit.Lapses], without those that have lapsed.
+func (l Limit) Stages() [][]int64 {
+	full := l.Guarantees()
+	list := [][]int64{full}
+	for _, lapse := range l.Lapses() {
+		stage := slices.Clone(full)
+		for i, s := range l.Shares {
+			if s.Lapse >= lapse {
+				stage[i] = 0
+			}
+		}
+		list = append(list, stage)
+	}
+	return list
+}
+
+// FitsFirst is the first instant after now at which an item that a divided calendar
+// refuses fits it, if nothing else happens. starts are, for each of [Limit.Stages], the
+// beginning of the first period from which on the use that is left fits under these
+// guarantees, or Never; and last that from which on it fits the bound less the floor. A
+// period that is under way begins at now. The item's lease is in µs.
+func (l Limit) FitsFirst(now, lease int64, starts []int64) int64 {
+	full, floor := starts[0], starts[len(starts)-1]
+	best := Never
+	if full < Never {
+		best = max(full, floor)
+	}
+	for k, lapse := range l.Lapses() {
+		start := max(starts[k+1], floor)
+		if start == Never || full == Never && lapse <= lease+l.Window.Guard {
+			continue
+		}
+		for from := start; from < best; {
+			began, until := l.Window.Span(from)
+			reset := until - l.Window.Guard
+			at := max(began, reset-lapse)
+			alone := at+lease < reset-l.Window.Guard // it does not count in the next period
+			if at > now && (alone || until >= full) {
+				best = min(best, at)
+				break
+			}
+			from = until
+		}
+	}
+	return best
+}
+
+// spanOf is a span in µs for people.
+func spanOf(us int64) string { return SpanText(time.Duration(us) * time.Microsecond) }
