@@ -25,6 +25,8 @@ type Batch struct {
 	// Hosts is how many hosts share the store; 0 means 1.
 	Host  string
 	Hosts int64
+	// Table is how the caller divides the limits into shares; the store only notes it.
+	Table ShareTable
 	// WithinPart: the items are within the part that the host may spend while other
 	// hosts have yet to report a loss.
 	WithinPart bool
@@ -95,6 +97,11 @@ type Decision struct {
 	Limit int
 	// Remaining is what that limit has left at now, after the decision, 0 or more.
 	Remaining int64
+	// Kept is set on Refused by a divided limit: for each of its shares, in their order,
+	// what is kept for it and so is not available to the item; 0 for the item's own share.
+	// If the item counts in the calendar's next period too and fits only the present one,
+	// it is what is kept in the next.
+	Kept []int64
 	// Locked: a lock binds, because it ends no earlier than everything else fits. It
 	// locks the limit, or the whole budget if Limit is −1. Why is its reason.
 	Locked bool

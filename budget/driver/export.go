@@ -42,6 +42,9 @@ const (
 	RowSettled  RowState = "settled"
 	RowReleased RowState = "released"
 	RowMerged   RowState = "merged" // several charges without ids, or a charge of a pseudo-operation
+	// RowHistory: no entry, but what was charged in one hour, which Start and Score
+	// begin. ID is the id of the ledger that charged it.
+	RowHistory RowState = "history"
 )
 
 // Row is one entry of a ledger.
@@ -89,7 +92,7 @@ type Imported struct {
 	// Done is how many rows of the export the ledger has imported so far. If it is below
 	// From, rows are missing in between, and nothing was imported.
 	Done int64
-	// Of this Import's rows, Added counts those that were added or changed an entry,
+	// Of this Import's rows without those of history, Added counts those that were added or changed an entry,
 	// Known those that the ledger already had, and Gone those that no longer count
 	// anywhere.
 	Added, Known, Gone int64
@@ -207,6 +210,9 @@ const otherMark = ":"
 // Validate checks the row's names, amounts and instants. The error wraps ErrInvalid or
 // ErrTooManyUnits.
 func (r Row) Validate() error {
+	if r.State == RowHistory {
+		return r.validateHistory()
+	}
 	merged := r.State == RowMerged
 	item := Item{ID: r.ID, Operation: r.Operation, Units: r.Units, Labels: r.Labels}
 	if merged || strings.HasPrefix(r.ID, " ") {
@@ -244,6 +250,29 @@ func (r Row) Validate() error {
 	}
 	return nil
 }
+
+// validateHistory is Validate for a row of history.
+func (r Row) validateHistory() error {
+	item := Item{ID: r.ID, Operation: r.Operation, Labels: r.Labels}
+	if r.Pseudo() {
+		_, item.Operation, _ = strings.Cut(r.Operation, "/")
+	}
+	if err := item.Validate(); err != nil {
+		return err
+	}
+	switch most := maxSum; {
+	case !validLabel(r.ID, "") || len(r.ID) > 64:
+		return fmt.Errorf("%w: id %q: a row of history is named after a ledger", ErrInvalid, r.ID)
+	case r.Start < 0 || r.Start > maxInstant || r.Start != HourOf(r.Start) || r.Score != r.Start:
+		return fmt.Errorf("%w: a row of history begins at %d µs, which begins no hour", ErrInvalid, r.Start)
+	case max(r.Units, -r.Units, r.Calls, -r.Calls) > most:
+		return fmt.Errorf("%w: a row of history has %d units and %d calls: use at most %d of each", ErrTooManyUnits, r.Units, r.Calls, most)
+	}
+	return nil
+}
+
+// maxSum bounds the sums of a row of history.
+const maxSum = 9 * limit.MaxUnits
 
 // maxRowDigits bounds the number of a merged row, so that every store counts on from it
 // exactly.

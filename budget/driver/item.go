@@ -29,3 +29,9 @@ func LeastRemaining(limits []limit.Limit, item Item, used func(i int) int64) (in
 	}
 	return index, left
 }
+
+// NeverFits reports whether the item cannot fit a limit that checks it, however long it
+// waits.
+func (i Item) NeverFits(l limit.Limit) bool {
+	return l.NeverFits(l.Amount(i.Units), i.Floor, i.UseHeadroom, l.ShareOf(i.Labels.Job), i.Lease)
+}

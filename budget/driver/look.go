@@ -19,6 +19,8 @@ type View struct {
 	Locks  []LockView // the locks that hold, ordered by their limits' names
 	Mark   Mark       // the ledger's; zero: there is no ledger
 	AtWork int        // as in Decisions
+	// Tables are the share tables by which calls were decided within TableNoted.
+	Tables NotedTables
 	// Missing are the ids of the Others' charges that the ledger lacks.
 	Missing []string
 	// Recovering is the instant (µs) until which a loss holds charges back; 0: it does
@@ -44,4 +46,6 @@ type LimitView struct {
 	// upstream reported that no charge explains; both are 0 for a bucket.
 	Recovered int64
 	Drift     int64
+	// Shares is how much of Used each of the limit's shares has charged, in their order.
+	Shares []int64
 }

@@ -21,6 +21,8 @@ type Store interface {
 	// Spent sums what the ledger holds, without spending. It reads in bounded steps:
 	// charges made meanwhile may be included or not.
 	Spent(ctx context.Context, query SpentQuery) (Spent, error)
+	// History reads what was charged hour by hour, without spending.
+	History(ctx context.Context, query HistoryQuery) (History, error)
 	// Export reads a whole ledger, without spending. Charges made meanwhile may be
 	// included or not; every charge acknowledged before is included.
 	Export(ctx context.Context, export Export, to LedgerWriter) error
@@ -47,6 +49,13 @@ const WindowIdle int64 = 7 * 24 * 3_600_000_000
 // MaxOperations is how many operations one ledger distinguishes; further ones count as
 // OtherOperation.
 const MaxOperations = 256
+
+// MaxPairs is how many pairs of an operation and a job of a share one ledger counts apart,
+// beside the operations. What is charged for further pairs counts as nobody's.
+const MaxPairs = 256
+
+// MaxPatterns is how many patterns of the shares' jobs one ledger distinguishes.
+const MaxPatterns = 256
 
 // OtherOperation stands for the operations beyond MaxOperations.
 const OtherOperation = "other"
