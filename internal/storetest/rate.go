@@ -6,6 +6,10 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // Rate calls do from several goroutines for about span and returns the calls per second.
@@ -28,4 +32,42 @@ func Rate(b *testing.B, goroutines int, span time.Duration, do func(context.Cont
 	}
 	all.Wait()
 	return float64(n.Load()) / time.Since(start).Seconds()
+}
+
+// Compare calls with and without in turns from several goroutines, and reports both rates per
+// second and their ratio.
+func Compare(b *testing.B, goroutines int, with, without func(context.Context) error) {
+	var sums [2]float64
+	rounds := 0.0
+	for b.Loop() {
+		rounds++
+		for i, do := range []func(context.Context) error{with, without} {
+			sums[i] += Rate(b, goroutines, 100*time.Millisecond, do)
+		}
+	}
+	b.ReportMetric(sums[0]/rounds, "with/s")
+	b.ReportMetric(sums[1]/rounds, "without/s")
+	b.ReportMetric(sums[0]/sums[1], "ratio")
+}
+
+// Charging charges one unit at a time for five jobs in turn.
+func Charging(opened *budget.Budget) func(context.Context) error {
+	var n atomic.Int64
+	return func(ctx context.Context) error {
+		job := benchJobs[n.Add(1)%int64(len(benchJobs))]
+		_, err := opened.Charge(ctx, budget.Call{Operation: "op", Labels: driver.Labels{Job: job, Region: "US"}})
+		return err
+	}
+}
+
+var benchJobs = []string{"nightly", "feeds", "charts", "comments", "backfill"}
+
+// BenchSpec is a budget that no benchmark exhausts, with a share for each of the first
+// so many jobs of Charging.
+func BenchSpec(shares int) budget.Spec {
+	daily := limit.Limit{Name: "daily", Limit: limit.MaxUnits, Counts: limit.CountUnits, Window: limit.RollingWindow(24 * time.Hour)}
+	for _, job := range benchJobs[:shares] {
+		daily.Shares = append(daily.Shares, limit.Share{Name: job, Jobs: []string{job}, Guarantee: 1e9})
+	}
+	return budget.Spec{Name: "up/bench", Timeout: time.Minute, Costs: map[string]budget.Cost{"op": {Units: 1}}, Limits: []limit.Limit{daily}}
 }

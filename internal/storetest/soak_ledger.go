@@ -3,6 +3,7 @@ package storetest
 import (
 	"container/heap"
 	"fmt"
+	"reflect"
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
@@ -250,7 +251,7 @@ func (l *soakLedger) explains(i driver.Item, got driver.Decision, instant bool) 
 			return fmt.Errorf("%+v is answered %+v, but fits earlier", i, got)
 		}
 	}
-	if got != want {
+	if !reflect.DeepEqual(got, want) {
 		return fmt.Errorf("%+v is answered %+v, want %+v", i, got, want)
 	}
 	return nil
@@ -290,7 +291,7 @@ func (l *soakLedger) charge(i driver.Item, got driver.Decision) error {
 	}
 	l.keep(e)
 	want.Limit, want.Remaining = l.tightest(i)
-	if got != want {
+	if !reflect.DeepEqual(got, want) {
 		return fmt.Errorf("%+v is answered %+v, want %+v", i, got, want)
 	}
 	l.last, l.newest = want.At, want.At

@@ -34,6 +34,7 @@ func Walk(t *testing.T, open Open, steps int) {
 	musts := []string{"granted", "refused", "replayed", "conflict", "settled", "released", "clock refused", "clock accepted", "looked", "stepped back", "never fits", "limits changed",
 		"finish expired", "refused by rolling", "refused by coarse", "refused by calendar", "refused by guarded calendar", "refused by bucket", "refused by concurrent",
 		"recorded", "finished earlier", "lost", "nothing lost", "recovered", "reset", "recovering", "rolled back", "moved", "locked", "lock stood", "unlocked", "observed", "fenced",
+		"history", "kept", "fits by a lapse",
 		"drift of rolling", "drift of coarse", "drift of calendar", "drift of guarded calendar", "drift of bucket"}
 	for _, must := range musts {
 		if steps >= 10_000 && w.counts[must] == 0 {
@@ -59,6 +60,7 @@ type walker struct {
 	coarse  bool            // all windows need slots only, so that entries merge
 	ids     []driver.Item
 	seen    []marks
+	kept    kept
 	ledgers map[string]string // the model's ledgers' ids by the store's
 	changes map[string]int64  // the store's last count of changes of each of its ledgers
 }
@@ -69,7 +71,7 @@ var walkOperations = []string{"search.list", "videos.list", "channels.list", "vi
 func (w *walker) episode(steps int) {
 	w.budget = fmt.Sprintf("walk/%d", w.step)
 	w.now = noon + w.rng.Int64N(400*24*hour)
-	w.ids, w.seen, w.lengths, w.configs = nil, nil, nil, nil
+	w.ids, w.seen, w.lengths, w.configs, w.kept = nil, nil, nil, nil, newKept()
 	w.ledgers, w.changes = map[string]string{}, map[string]int64{}
 	w.coarse = w.rng.IntN(4) == 0
 	for range 2 {
@@ -147,10 +149,13 @@ func (w *walker) caller() int64 {
 	return w.now
 }
 
+var walkJobs = []string{"job", "job", "nightly", "feeds.us", "feeds.eu", "backfill.1", "backfill"}
+
 func (w *walker) decide(limits []limit.Limit) {
 	told := w.told()
 	batch := driver.Batch{Budget: w.budget, Now: w.caller(), Limits: limits, Mark: told.model, Observe: w.rng.IntN(8) == 0}
 	batch.Host, batch.Hosts, batch.WithinPart = w.host(), w.rng.Int64N(4), w.rng.IntN(4) == 0
+	batch.Table = driver.ShareTable{Host: batch.Host, Digest: []string{"none", "0f", "1e"}[w.rng.IntN(3)]}
 	n := 1
 	if w.rng.IntN(3) == 0 {
 		n += w.rng.IntN(8)
@@ -165,6 +170,9 @@ func (w *walker) decide(limits []limit.Limit) {
 	w.same("decide", batch, got, gotErr, want, wantErr)
 	w.tell(want.Mark, got.Mark)
 	for i, d := range want.Items {
+		if d.Result == driver.Granted {
+			w.kept.granted(batch.Items[i], d, want.Seen)
+		}
 		if d.Result == driver.Granted && !batch.Items[i].DryRun {
 			one := driver.Mark{ID: batch.Items[i].ID, At: d.At}
 			w.seen = append(w.seen, marks{one, one})
@@ -184,6 +192,7 @@ func (w *walker) decide(limits []limit.Limit) {
 		case d.Result == driver.Refused:
 			w.counts["refused"]++
 			w.counts["refused by "+kindOf(limits[d.Limit].Window)]++
+			w.countKept(limits[d.Limit], batch.Items[i], d, want.Seen)
 		default:
 			w.counts[map[driver.Result]string{driver.Granted: "granted", driver.NeverFits: "never fits", driver.Conflict: "conflict", driver.Fenced: "fenced"}[d.Result]]++
 		}
@@ -219,8 +228,8 @@ func (w *walker) item(limits []limit.Limit) driver.Item {
 	if w.rng.IntN(4) == 0 {
 		i.Lease = []int64{1, 50, second, minute, hour, 24 * hour}[w.rng.IntN(6)]
 	}
-	if w.rng.IntN(3) == 0 {
-		i.Labels = driver.Labels{Job: "job", Region: "US", Run: fmt.Sprint("run-", w.step%7)}
+	if w.rng.IntN(3) > 0 {
+		i.Labels = driver.Labels{Job: walkJobs[w.rng.IntN(len(walkJobs))], Region: "US", Run: fmt.Sprint("run-", w.step%7)}
 		if w.rng.IntN(3) > 0 {
 			i.Fence = w.fence()
 		}
@@ -264,6 +273,7 @@ func (w *walker) finish() {
 	if wantErr != nil {
 		return
 	}
+	w.kept.finished(f, want)
 	w.counts[map[driver.FinishResult]string{
 		driver.Settled: "settled", driver.Released: "released", driver.FinishConflict: "finish conflict", driver.FinishExpired: "finish expired",
 	}[want.Result]]++
@@ -286,6 +296,7 @@ func (w *walker) look(limits []limit.Limit) {
 	w.tell(wantView.Mark, gotView.Mark)
 	w.counts["looked"]++
 	w.spent()
+	w.history()
 }
 
 func (w *walker) acceptClock() {

@@ -34,9 +34,40 @@ func (w *walker) limits() []limit.Limit {
 			l.Quota, l.Headroom, l.OutagePart = 0, 0, 0
 		}
 		l.Observe = w.rng.IntN(8) == 0
+		if w.rng.IntN(2) == 0 {
+			l.Shares = w.shares(l)
+		}
 		limits = append(limits, l)
 	}
 	return limits
+}
+
+// walkShares are shares of which no two have a job in common.
+var walkShares = []limit.Share{
+	{Name: "nightly", Jobs: []string{"nightly"}}, {Name: "feeds", Jobs: []string{"feeds.*"}}, {Name: "some", Jobs: []string{"job", "backfill.*"}},
+}
+
+// shares divide a limit into 1 to 3, some of which lapse. Their sum may be above the limit.
+func (w *walker) shares(l limit.Limit) (list []limit.Share) {
+	if l.Window.Kind == limit.Bucket || l.Window.Kind == limit.Concurrent {
+		return nil
+	}
+	for _, i := range w.rng.Perm(len(walkShares))[:1+w.rng.IntN(len(walkShares))] {
+		s := walkShares[i]
+		s.Guarantee = w.rng.Int64N(1 + l.Limit/[]int64{1, 2, 3}[w.rng.IntN(3)])
+		if l.Window.Kind == limit.CalendarKind && w.rng.IntN(2) == 0 {
+			s.Lapse = 1 + w.rng.Int64N([]int64{second, 14 * minute}[w.rng.IntN(2)])
+			if length := l.Window.Calendar.Length(); length == limit.Day || length == limit.Month {
+				s.Lapse *= 90
+			}
+			w.lengths = append(w.lengths, s.Lapse)
+			if _, until := l.Window.Span(w.now); w.rng.IntN(3) == 0 { // a step to where it has lapsed
+				w.now = until - l.Window.Guard - 1 - w.rng.Int64N(s.Lapse)
+			}
+		}
+		list = append(list, s)
+	}
+	return list
 }
 
 // window is a random window of any kind.
@@ -128,4 +159,26 @@ func (w *walker) spent() {
 		slices.SortFunc(view.Rows, func(a, b driver.SpentRow) int { return cmp.Compare(a.Name, b.Name) })
 	}
 	w.same("spent", ask, got, gotErr, want, wantErr)
+}
+
+// countKept counts the refusals because of what is kept for other shares.
+func (w *walker) countKept(l limit.Limit, i driver.Item, d driver.Decision, at int64) {
+	sum, later := int64(0), int64(0)
+	for _, kept := range d.Kept {
+		sum += kept
+	}
+	for _, g := range l.InForce(at) {
+		later += g
+	}
+	if i.Floor == 0 && d.Remaining >= l.Amount(i.Units) && sum > 0 {
+		w.counts["kept"]++
+		if sum > later {
+			w.counts["kept in the next period"]++
+		}
+	}
+	if len(l.Shares) > 0 && l.Window.Kind == limit.CalendarKind {
+		if from, _ := l.Window.Span(d.RetryAt); from != d.RetryAt {
+			w.counts["fits by a lapse"]++
+		}
+	}
 }

@@ -57,6 +57,7 @@ func (w *walker) move(limits []limit.Limit) {
 	if len(want.rows) > driver.MaxImport {
 		return // rare: a part would have to end within one score
 	}
+	w.kept.later(w.now)
 	w.budget = fmt.Sprintf("walk/%d.moved", w.step)
 	w.now = max(w.now, want.head.At) // a store whose clock is far behind accepts nothing
 	w.seen, w.ledgers, w.changes = nil, map[string]string{}, map[string]int64{}
@@ -100,11 +101,16 @@ func (w *walker) move(limits []limit.Limit) {
 	w.look(limits)
 }
 
-// summary is what two exports of one ledger have in common: the rows with an id, without
+// summary is what two exports of one ledger have in common: the rows with an id, sums of
+// its history, without
 // the random id of the ledger that a foreign one names, and sums of the others.
 func summary(c ledgerCopy) map[string]driver.Row {
 	all := map[string]driver.Row{}
 	for _, r := range c.rows {
+		if r.State == driver.RowHistory {
+			r.ID = fmt.Sprint("history: ", r.Operation, r.Labels.Job, r.Labels.Region, r.Start)
+			r.Units, r.Calls = r.Units+all[r.ID].Units, r.Calls+all[r.ID].Calls
+		}
 		if r.State == driver.RowMerged && !r.Pseudo() {
 			r.ID = fmt.Sprint("merged: ", r.Operation, r.Labels.Job, r.Labels.Region, r.Observed, r.Score)
 			sum := all[r.ID]

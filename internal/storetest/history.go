@@ -1,0 +1,130 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
+)
+
+// history is what was charged since an instant, with all that rows can keep apart.
+func (w *world) history(since int64) map[driver.HistoryRow]driver.HistoryRow {
+	w.t.Helper()
+	view := must.Get(w.store.History(context.Background(), driver.HistoryQuery{Budget: w.budget, Now: w.now, Since: since, Hours: true, Operations: true, Jobs: true, Regions: true}))(w.t)
+	return rowsOf(view)
+}
+
+func (w *world) wantCharged(row driver.HistoryRow, units, calls int64) {
+	w.t.Helper()
+	check.Equal(w.t, w.history(0)[row], driver.HistoryRow{Units: units, Calls: calls}, "charged in", row)
+}
+
+// spentBy is an item of a job and a region.
+func spentBy(i driver.Item, job, region string) driver.Item {
+	i.Labels = driver.Labels{Job: job, Region: region, Run: job + "/1"}
+	return i
+}
+
+// Every charge counts once, in the hour in which it was made, however it ends and
+// whatever the ledger forgets.
+func testHistory(t *testing.T, w *world) {
+	w.limits = []limit.Limit{rolling("w", 1000, time.Minute)}
+	begin := driver.HourOf(w.now)
+	w.now = begin + hour - second
+	row := driver.HistoryRow{Hour: begin, Operation: "search.list", Job: "nightly", Region: "DE"}
+	w.granted(spentBy(item("a", "search.list", 7), "nightly", "DE"))
+	must.Equal(t, w.decide(spentBy(item("a", "search.list", 7), "nightly", "DE"))[0].Replayed, true, "the same id")
+	w.granted(spentBy(lease(item("late", "search.list", 5), 2*time.Hour), "nightly", "DE"))
+	w.granted(spentBy(lease(item("back", "search.list", 50), 2*time.Hour), "nightly", "DE"))
+	w.wantCharged(row, 62, 3)
+	w.now += hour
+	w.finish(driver.Finish{ID: "late", Units: 9}, driver.Settled, false)
+	w.finish(driver.Finish{ID: "late", Units: 9}, driver.Settled, true)
+	w.finish(driver.Finish{ID: "back", Release: true}, driver.Released, false)
+	w.wantCharged(row, 16, 2)
+	w.report(driver.Report{Limit: "w", Used: 40}, 31, 31, w.now+minute)
+	w.wantCharged(driver.HistoryRow{Hour: begin + hour, Operation: limit.DriftOperation("w")}, 31, 0)
+	must.Get(driver.Apply(context.Background(), w.store, driver.Reset{Budget: w.budget}))(t)
+	w.now += 3 * 24 * hour
+	w.granted(item("b", "videos.list", 1))
+	w.wantCharged(row, 16, 2)
+	w.wantCharged(driver.HistoryRow{Hour: driver.HourOf(w.now), Operation: "videos.list"}, 1, 1)
+	check.Equal(t, len(w.history(w.now)), 1, "rows since now")
+	sum := must.Get(w.store.History(context.Background(), driver.HistoryQuery{Budget: w.budget, Now: w.now}))(t)
+	slices.SortFunc(sum.Rows, func(a, b driver.HistoryRow) int { return int(a.Units - b.Units) })
+	must.Equal(t, fmt.Sprint(sum.Rows), fmt.Sprint([]driver.HistoryRow{{Units: 17, Calls: 3}, {Operation: limit.DriftOperation("w"), Units: 31}}), "all")
+}
+
+// A day tells driver.MaxSeries apart; what is charged beyond them counts under its
+// operation, and is corrected there.
+func testHistoryOfMany(t *testing.T, w *world) {
+	w.limits = []limit.Limit{rolling("w", 1_000_000, time.Hour)}
+	for from := 0; from < driver.MaxSeries; from += 64 {
+		var items []driver.Item
+		for i := from; i < from+64; i++ {
+			items = append(items, spentBy(item(fmt.Sprint("id-", i), "op", 1), "job", fmt.Sprint("r", i)))
+		}
+		w.decide(items...)
+	}
+	begin := driver.HourOf(w.now)
+	w.granted(spentBy(lease(item("more", "op", 5), time.Hour), "job", "beyond"))
+	w.granted(spentBy(item("known", "op", 2), "job", "r7"))
+	w.wantCharged(driver.HistoryRow{Hour: begin, Operation: "op"}, 5, 1)
+	w.wantCharged(driver.HistoryRow{Hour: begin, Operation: "op", Job: "job", Region: "r7"}, 3, 2)
+	w.finish(driver.Finish{ID: "more", Units: 8}, driver.Settled, false)
+	w.wantCharged(driver.HistoryRow{Hour: begin, Operation: "op"}, 8, 1)
+	check.Equal(t, len(w.history(0)), driver.MaxSeries+1, "series")
+}
+
+// History goes with an export, once however often it is imported, beside what the other
+// ledger charges itself.
+func testHistoryMoved(t *testing.T, w *world) {
+	w.limits = []limit.Limit{rolling("w", 1000, time.Minute)}
+	row := driver.HistoryRow{Hour: driver.HourOf(w.now), Operation: "op", Job: "job", Region: "DE"}
+	w.granted(spentBy(item("a", "op", 7), "job", "DE"))
+	first := must.Get(copyOf(w.store, w.budget, w.now))(t)
+	w.granted(spentBy(item("b", "op", 1), "job", "DE"))
+	w.granted(spentBy(lease(item("r", "op", 50), time.Hour), "job", "DE"))
+	between := must.Get(copyOf(w.store, w.budget, w.now))(t)
+	w.finish(driver.Finish{ID: "r", Release: true}, driver.Released, false)
+	w.granted(spentBy(lease(item("s", "op", 4), time.Hour), "job", "DE"))
+	later := must.Get(copyOf(w.store, w.budget, w.now))(t)
+	source := w.budget
+	w.budget = "up/moved"
+	w.granted(spentBy(item("c", "op", 2), "job", "DE"))
+	for export, c := range []ledgerCopy{first, between, later, later} {
+		w.importInto(w.budget, fmt.Sprint(export), c, 0, c.rows, true)
+	}
+	w.wantCharged(row, 14, 4)
+	w.finish(driver.Finish{ID: "s", Release: true}, driver.Released, false) // what another ledger granted
+	w.wantCharged(row, 10, 3)
+	third := must.Get(copyOf(w.store, w.budget, w.now))(t)
+	w.importInto("up/third", "third", third, 0, third.rows, true)
+	w.budget = "up/third"
+	w.wantCharged(row, 10, 3)
+	w.budget = "up/moved"
+	home := must.Get(copyOf(w.store, w.budget, w.now))(t)
+	w.importInto(source, "home", home, 0, home.rows, true)
+	w.budget = source
+	w.wantCharged(row, 10, 3) // s was released in the other ledger, whose history takes it out
+}
+
+// History is kept for driver.HistoryKept.
+func testHistoryKept(t *testing.T, w *world) {
+	w.limits = []limit.Limit{rolling("w", 1000, time.Minute)}
+	w.now = driver.HourOf(w.now)
+	row := driver.HistoryRow{Hour: w.now, Operation: "op"}
+	w.granted(item("a", "op", 7))
+	w.now += driver.HistoryKept + hour - 1
+	w.granted(item("b", "op", 1))
+	w.wantCharged(row, 7, 1)
+	w.now++
+	w.granted(item("c", "op", 1))
+	check.Equal(t, len(w.history(0)), 2, "rows")
+}

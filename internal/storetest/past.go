@@ -1,0 +1,58 @@
+package storetest
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/internal/must"
+)
+
+// MonthRows is how many rows of history FillMonth makes: 40 series in each hour.
+const MonthRows = 30 * 24 * 40
+
+// FillMonth charges for 30 days in each hour of which there are 40 series, and on the last of
+// them n more units, of one each. The clock is the store's.
+func FillMonth(b testing.TB, store driver.Store, clock *atomic.Int64, n int) {
+	spec := BenchSpec(0)
+	id := 0
+	charge := func(units, series int) {
+		batch := driver.Batch{Budget: spec.Name, Now: clock.Load(), Limits: spec.Limits}
+		for range units {
+			id++
+			batch.Items = append(batch.Items, driver.Item{
+				ID: fmt.Sprint("fill", id), Operation: "op", Units: 1,
+				Labels: driver.Labels{Job: benchJobs[series%len(benchJobs)], Region: fmt.Sprint("r", series/len(benchJobs)%8)},
+			})
+			series++
+		}
+		must.Get(store.Decide(b.Context(), batch))(b)
+	}
+	hours := 30 * 24
+	for hour := range hours {
+		clock.Add(time.Hour.Microseconds())
+		charge(40, 0)
+		for left := n / 24; hour >= hours-24 && left > 0; left -= driver.MaxBatch {
+			charge(min(left, driver.MaxBatch), left)
+		}
+	}
+}
+
+// BenchPast times budget.History by the day over 30 days beside n charges, and reports the
+// slowest in ms.
+func BenchPast(b *testing.B, store driver.Store, clock *atomic.Int64, n int) {
+	FillMonth(b, store, clock, n)
+	opened := must.Get(budget.New(store, BenchSpec(0), budget.WithNow(func() time.Time { return time.UnixMicro(clock.Load()) })))(b)
+	var slowest time.Duration
+	for b.Loop() {
+		began := time.Now()
+		past := must.Get(opened.History(b.Context(), budget.ByDay, 30*24*time.Hour, time.UTC))(b)
+		slowest = max(slowest, time.Since(began))
+		must.Equal(b, len(past.Rows) >= 30, true, "days:", len(past.Rows))
+	}
+	b.ReportMetric(float64(n), "charges")
+	b.ReportMetric(float64(slowest.Microseconds())/1000, "slowest-ms")
+}
