@@ -18,6 +18,7 @@ func (s *Store) Decide(ctx context.Context, batch driver.Batch) (driver.Decision
 		return driver.Decisions{}, err
 	}
 	l.note(batch.Host)
+	l.tables = l.tables.Noted(batch.Table, l.last)
 	if l.lost(batch.Mark, batch.Limits, when.now) || len(l.missing(batch.Others, batch.Limits, when.now)) > 0 {
 		return driver.Decisions{}, lost(batch.Budget)
 	}
@@ -62,7 +63,7 @@ func (l *ledger) decide(batch driver.Batch, item driver.Item, when moment) drive
 		limits = nil
 	}
 	for i, limit := range limits {
-		if !limit.Observe && item.CheckedBy(limit) && limit.Amount(item.Units) > limit.Bound(item.Floor, item.UseHeadroom) {
+		if !limit.Observe && item.CheckedBy(limit) && item.NeverFits(limit) {
 			return driver.Decision{Result: driver.NeverFits, Limit: i, Remaining: limit.Remaining(l.used(limit, now))}
 		}
 	}
@@ -72,7 +73,8 @@ func (l *ledger) decide(batch driver.Batch, item driver.Item, when moment) drive
 			continue
 		}
 		used, room := l.used(limit, now), limit.Bound(item.Floor, item.UseHeadroom)-limit.Amount(item.Units)
-		if used <= room {
+		kept, fits := l.kept(limit, item, now, max(now, when.later, l.newest+1)+item.Lease)
+		if used <= room && fits {
 			continue
 		}
 		if limit.Observe {
@@ -80,8 +82,14 @@ func (l *ledger) decide(batch driver.Batch, item driver.Item, when moment) drive
 			continue
 		}
 		refused = true
-		if at := l.fitsAt(limit, now, room); refusal.Limit < 0 || at > refusal.RetryAt {
-			refusal.Limit, refusal.RetryAt, refusal.Remaining = i, at, limit.Remaining(used)
+		at := int64(0)
+		if len(limit.Shares) == 0 {
+			at = l.fitsAt(limit, now, room)
+		} else {
+			at = l.sharedFitsAt(limit, item, now)
+		}
+		if refusal.Limit < 0 || at > refusal.RetryAt {
+			refusal.Limit, refusal.RetryAt, refusal.Remaining, refusal.Kept = i, at, limit.Remaining(used), kept
 		}
 	}
 	if !item.Recorded {
@@ -119,6 +127,7 @@ func (l *ledger) decide(batch driver.Batch, item driver.Item, when moment) drive
 	}
 	e.score = max(e.score, l.merged+1)
 	l.entries = append(l.entries, e)
+	l.noteCharge(e, e.units, 1)
 	if at > l.newest {
 		l.newest, l.newestID = at, item.ID
 	}
@@ -198,6 +207,7 @@ func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, e
 		for _, m := range l.meters {
 			m.finish(e, 0, true, now, when.drains())
 		}
+		l.noteCharge(e, -e.units, -1)
 		e.state, e.units, e.score = released, 0, l.ended(e, max(now, when.later)-f.Age)
 		answer.Result, answer.At = driver.Released, e.score
 		l.changes++
@@ -217,6 +227,7 @@ func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, e
 		for _, m := range l.meters {
 			m.finish(e, f.Units, false, now, when.drains())
 		}
+		l.noteCharge(e, f.Units-e.units, 0)
 		e.state, e.units, e.score = settled, f.Units, l.ended(e, max(now, when.later)-f.Age)
 		answer.Result, answer.At = driver.Settled, e.score
 		l.changes++
@@ -245,7 +256,7 @@ func (s *Store) Look(ctx context.Context, look driver.Look) (driver.View, error)
 	if l.lost(look.Mark, look.Limits, now) {
 		return driver.View{}, lost(look.Budget)
 	}
-	view := driver.View{Now: when.clock, Locks: l.standing(now), Mark: l.mark(now), AtWork: l.atWork(now), Missing: l.missing(look.Others, look.Limits, now)}
+	view := driver.View{Now: when.clock, Locks: l.standing(now), Mark: l.mark(now), AtWork: l.atWork(now), Tables: l.tables.Within(now), Missing: l.missing(look.Others, look.Limits, now)}
 	if until := l.recovering(look.Hosts); until > now {
 		view.Recovering = until
 	}
@@ -262,6 +273,7 @@ func (s *Store) Look(ctx context.Context, look driver.Look) (driver.View, error)
 		if floor := l.floor(lim); floor > lim.Window.Cut(now) && l.born > 0 && l.born <= floor {
 			v.Since = floor + 1
 		}
+		v.Shares = l.shared(lim, now)
 		view.Limits = append(view.Limits, v)
 	}
 	return view, nil

@@ -31,6 +31,7 @@ func (s *Store) report(ctx context.Context, r driver.Report) (driver.Drift, erro
 			answer.Total = answer.Added
 			if answer.Added > 0 {
 				l.changes++
+				l.noteFound(lim, limit.DriftOperation(lim.Name), answer.Added)
 			}
 		default:
 			answer.Added = l.drift(lim, r, at, reset, now)
@@ -79,6 +80,7 @@ func (l *ledger) drift(lim limit.Limit, r driver.Report, at, reset, now int64) i
 	}
 	l.entries = kept
 	l.record(lim, limit.DriftID(lim.Name), limit.DriftOperation(lim.Name), amount, score)
+	l.noteFound(lim, limit.DriftOperation(lim.Name), missing)
 	return missing
 }
 

@@ -20,6 +20,9 @@ func (s *Store) Export(ctx context.Context, export driver.Export, to driver.Ledg
 		return to.Head(driver.LedgerHead{})
 	}
 	err = to.Head(driver.LedgerHead{Ledger: l.id, At: when.now, Born: l.born, Gone: l.gone, Locks: l.standing(when.now)})
+	if err == nil {
+		err = l.history.export(l.id, when.now, l.lastHour(when.now), to)
+	}
 	for _, e := range l.entries {
 		if err != nil {
 			return err
@@ -57,7 +60,7 @@ func (s *Store) importRows(ctx context.Context, c driver.Import) (answer driver.
 		return answer, err
 	}
 	if s.ledgers[c.Budget] == nil && c.Head.Born > 0 {
-		l := newLedger()
+		l := s.newLedger(c.Budget)
 		l.born, l.gone = min(c.Head.Born, when.now), min(c.Head.Gone, when.now)
 		s.ledgers[c.Budget] = l
 	}
@@ -93,6 +96,10 @@ func (s *Store) importRows(ctx context.Context, c driver.Import) (answer driver.
 
 // importRow imports one row.
 func (l *ledger) importRow(r driver.Row, head driver.LedgerHead, now int64, answer *driver.Imported) {
+	if r.State == driver.RowHistory {
+		l.history.imported(r, l.id, now)
+		return
+	}
 	if r.Score <= max(l.gone, l.horizon(now)) {
 		answer.Gone++
 		return

@@ -23,8 +23,10 @@ type Store struct {
 
 	mu      sync.Mutex // guards all below
 	ledgers map[string]*ledger
-	jobs    map[string]*job
-	closed  bool
+	// histories are by budget; they outlive their ledgers.
+	histories map[string]history
+	jobs      map[string]*job
+	closed    bool
 }
 
 // New makes an empty store whose clock answers in µs since the Unix epoch; nil is
@@ -34,7 +36,7 @@ func New(clock func() int64) *Store {
 	if clock == nil {
 		clock = func() int64 { return time.Now().UnixMicro() }
 	}
-	return &Store{clock: clock, ledgers: map[string]*ledger{}, jobs: map[string]*job{}}
+	return &Store{clock: clock, ledgers: map[string]*ledger{}, histories: map[string]history{}, jobs: map[string]*job{}}
 }
 
 // ledger is the state of one budget.
@@ -49,6 +51,7 @@ type ledger struct {
 	meters  map[string]*meter
 	locks   map[string]lock // by the limit's name; empty: the budget
 
+	history  history
 	id       string // random
 	rowNo    int64  // the newest merged row's number
 	imports  driver.Imports
@@ -58,6 +61,7 @@ type ledger struct {
 	notice   int64    // when the last loss was noticed; 0: never
 	reported []string // the hosts that have reported that loss
 	hosts    []noted  // in the order in which they were noted
+	tables   driver.NotedTables
 }
 
 // noted is when a host was noted as at work.
@@ -66,8 +70,12 @@ type noted struct {
 	at   int64
 }
 
-func newLedger() *ledger {
-	return &ledger{windows: map[string]*window{}, meters: map[string]*meter{}, locks: map[string]lock{}, id: rand.Text()}
+// newLedger is an empty ledger, with the budget's history.
+func (s *Store) newLedger(name string) *ledger {
+	if s.histories[name] == nil {
+		s.histories[name] = history{}
+	}
+	return &ledger{history: s.histories[name], windows: map[string]*window{}, meters: map[string]*meter{}, locks: map[string]lock{}, id: rand.Text()}
 }
 
 type state int
@@ -198,20 +206,17 @@ func (l *ledger) use(limits []limit.Limit, now int64) {
 			delete(l.windows, key)
 		}
 	}
-	for _, lim := range limits {
-		if lim.Window.Kind == limit.Bucket {
-			continue
-		}
-		key := lim.Window.Key()
+	for _, shape := range limit.Windows(limits) {
+		key := shape.Key()
 		w := l.windows[key]
 		if w == nil {
-			w = &window{shape: lim.Window, usedAt: now, floor: l.gone}
+			w = &window{shape: shape, usedAt: now, floor: l.gone}
 			l.windows[key] = w
 		}
 		if now-w.usedAt >= driver.WindowUseNoted {
 			w.usedAt = now
 		}
-		w.cut = lim.Window.Cut(now)
+		w.cut = shape.Cut(now)
 	}
 }
 
@@ -268,7 +273,7 @@ func (s *Store) enter(ctx context.Context, name string, caller int64) (*ledger, 
 	}
 	l := s.ledgers[name]
 	if l == nil {
-		l = newLedger()
+		l = s.newLedger(name)
 	}
 	m, err := l.tell(s.clock(), caller)
 	return l, m, err
@@ -297,6 +302,7 @@ func (s *Store) bring(ctx context.Context, name string, caller int64, limits []l
 	}
 	l.use(limits, when.now)
 	l.prune(when.now)
+	l.history.drop(when.now)
 	l.merge(when.now)
 	l.useMeters(limits, when.now)
 	return l, when, nil
@@ -305,7 +311,7 @@ func (s *Store) bring(ctx context.Context, name string, caller int64, limits []l
 func (s *Store) acceptClock(name string) {
 	l := s.ledgers[name]
 	if l == nil {
-		l = newLedger()
+		l = s.newLedger(name)
 		l.born = s.clock()
 		s.ledgers[name] = l
 	}

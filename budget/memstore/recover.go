@@ -164,7 +164,9 @@ func (s *Store) recover(ctx context.Context, r driver.Recovery) (driver.Recovere
 func (l *ledger) recover(lim limit.Limit, used, at, now, own int64, ownID string) int64 {
 	switch lim.Window.Kind {
 	case limit.Bucket:
-		return l.meters[lim.Meter()].refill(lim.Limit, used, at, now)
+		added := l.meters[lim.Meter()].refill(lim.Limit, used, at, now)
+		l.noteFound(lim, limit.RecoveredOperation(lim.Name), added)
+		return added
 	case limit.Concurrent:
 		return 0
 	}
@@ -206,6 +208,7 @@ func (l *ledger) recover(lim limit.Limit, used, at, now, own int64, ownID string
 			l.record(lim, id, limit.RecoveredOperation(lim.Name), part, until)
 		}
 	}
+	l.noteFound(lim, limit.RecoveredOperation(lim.Name), amount-stood)
 	return amount
 }
 
@@ -238,9 +241,9 @@ func (s *Store) reset(ctx context.Context, name string) error {
 	if old != nil {
 		now = max(now, old.last)
 	}
-	l := newLedger()
+	l := s.newLedger(name)
 	if old != nil {
-		l.id, l.changes, l.hosts = old.id, old.changes, old.hosts
+		l.id, l.changes, l.hosts, l.tables = old.id, old.changes, old.hosts, old.tables
 	}
 	l.born, l.last, l.newest, l.gone, l.resetAt = now, now, now, now, now
 	s.ledgers[name] = l

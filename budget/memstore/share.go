@@ -1,0 +1,129 @@
+package memstore
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
+)
+
+// shared is what each share of a limit has used at an instant.
+func (l *ledger) shared(lim limit.Limit, at int64) []int64 {
+	used := make([]int64, len(lim.Shares))
+	if len(used) == 0 {
+		return nil
+	}
+	cut := max(lim.Window.Cut(at), l.floor(lim))
+	for _, e := range l.entries {
+		if i := lim.ShareOf(e.job()); i >= 0 && e.score > cut && e.counts(lim) {
+			used[i] += e.amount(lim)
+		}
+	}
+	return used
+}
+
+// job is the label by which the entry belongs to a share. Charges of a pseudo-operation
+// belong to none.
+func (e *entry) job() string {
+	if e.row {
+		return ""
+	}
+	return e.item.Labels.Job
+}
+
+// next is a calendar limit as it will count after its next reset.
+func next(lim limit.Limit) limit.Limit {
+	lim.Window = lim.Window.AfterReset()
+	return lim
+}
+
+// kept is, for each share of the limit, what an item that would finish at score may not
+// take at an instant because it is guaranteed to that share.
+func (l *ledger) kept(lim limit.Limit, item driver.Item, at, score int64) (kept []int64, fits bool) {
+	if len(lim.Shares) == 0 {
+		return nil, true
+	}
+	own, room := lim.ShareOf(item.Labels.Job), lim.Bound(0, item.UseHeadroom)-lim.Amount(item.Units)
+	kept, sum := keptFor(lim.InForce(at), l.shared(lim, at), own)
+	if l.used(lim, at)+sum > room {
+		return kept, false
+	}
+	if after := next(lim); lim.Window.Kind == limit.CalendarKind && score > after.Window.Cut(at) {
+		later, sum := keptFor(lim.Guarantees(), l.shared(after, at), own)
+		if l.used(after, at)+sum > room {
+			return later, false
+		}
+	}
+	return kept, true
+}
+
+func keptFor(guarantees, used []int64, own int) (kept []int64, sum int64) {
+	kept = make([]int64, len(guarantees))
+	for i := range guarantees {
+		if i != own {
+			kept[i] = max(0, guarantees[i]-used[i])
+			sum += kept[i]
+		}
+	}
+	return kept, sum
+}
+
+// fits reports whether the item fits the limit at an instant, in which a plain charge
+// would finish at that instant.
+func (l *ledger) fits(lim limit.Limit, item driver.Item, at int64) bool {
+	if l.used(lim, at)+lim.Amount(item.Units) > lim.Bound(item.Floor, item.UseHeadroom) {
+		return false
+	}
+	_, fits := l.kept(lim, item, at, at+item.Lease)
+	return fits
+}
+
+// sharedFitsAt is the first instant after now at which an item fits a divided limit if
+// nothing else happens: it tries every instant at which units return or a guarantee
+// lapses.
+func (l *ledger) sharedFitsAt(lim limit.Limit, item driver.Item, now int64) int64 {
+	if lim.Window.Kind == limit.CalendarKind {
+		return l.calendarFitsAt(lim, item, now)
+	}
+	cut := max(lim.Window.Cut(now), l.floor(lim))
+	var returns []int64
+	for _, e := range l.entries {
+		if e.score > cut && e.counts(lim) {
+			returns = append(returns, lim.Window.Returns(e.score))
+		}
+	}
+	slices.Sort(returns)
+	returns = slices.Compact(returns)
+	first, _ := slices.BinarySearchFunc(returns, true, func(at int64, _ bool) int { // use only falls
+		if l.fits(lim, item, at) {
+			return 0
+		}
+		return -1
+	})
+	if first == len(returns) {
+		return 0
+	}
+	return returns[first]
+}
+
+// calendarFitsAt is sharedFitsAt for a calendar: it tries the lapses of each period, and
+// its end.
+func (l *ledger) calendarFitsAt(lim limit.Limit, item driver.Item, now int64) int64 {
+	for from := now; ; {
+		_, until := lim.Window.Span(from)
+		tries := []int64{until}
+		for _, s := range lim.Shares {
+			if at := until - lim.Window.Guard - s.Lapse; s.Lapse > 0 && at > from {
+				tries = append(tries, at)
+			}
+		}
+		slices.SortFunc(tries, func(a, b int64) int { return cmp.Compare(a, b) })
+		for _, at := range tries {
+			if l.fits(lim, item, at) {
+				return at
+			}
+		}
+		from = until
+	}
+}
