@@ -104,6 +104,19 @@ func (c *conn) exec(query string, args ...any) error {
 	return err
 }
 
+// change runs a statement and returns how many rows it changed.
+func (c *conn) change(query string, args ...any) (int64, error) {
+	stmt, err := c.prepared(query)
+	if err != nil {
+		return 0, err
+	}
+	result, err := stmt.ExecContext(context.Background(), args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
 // first scans the first row into dest. It returns false if there is no row.
 func (c *conn) first(query string, args []any, dest ...any) (bool, error) {
 	stmt, err := c.prepared(query)

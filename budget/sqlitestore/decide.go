@@ -18,7 +18,7 @@ import (
 func (s *Store) Decide(ctx context.Context, batch driver.Batch) (driver.Decisions, error) {
 	bounded, cancel := s.bound(ctx)
 	defer cancel()
-	d := &decider{s: s, batch: batch, began: time.Now(), walks: map[int]*walk{}}
+	d := &decider{s: s, batch: batch, began: time.Now(), walks: map[walkKey]*walk{}}
 	for {
 		err := s.write(bounded, d.transaction)
 		if err == nil { // only committed decisions are an answer
@@ -58,9 +58,9 @@ type decider struct {
 	s      *Store
 	batch  driver.Batch
 	began  time.Time
-	answer driver.Decisions // as committed so far
-	walks  map[int]*walk    // for the current item, by limit
-	ran    bool             // a transaction was committed
+	answer driver.Decisions  // as committed so far
+	walks  map[walkKey]*walk // for the current item
+	ran    bool              // a transaction was committed
 	done   bool
 	lost   bool              // the ledger lacks something that the caller saw acknowledged
 	head   driver.LedgerHead // of an import: a ledger that begins with it takes over its past
@@ -176,6 +176,7 @@ func (d *decider) open(c *conn) (clock int64, err error) {
 	}
 	l.keep(clock, now, anchor)
 	l.note(d.batch.Host, now)
+	l.tables = l.tables.Noted(d.batch.Table, now)
 	if err := l.use(d.batch.Limits, now); err != nil {
 		return 0, err
 	}
@@ -184,6 +185,11 @@ func (d *decider) open(c *conn) (clock int64, err error) {
 	}
 	if d.ready, err = l.merge(now, &d.steps); err != nil {
 		return 0, err
+	}
+	if d.ready {
+		if d.ready, err = l.splitFor(d.batch.Limits, &d.steps); err != nil {
+			return 0, err
+		}
 	}
 	if err := l.useMeters(d.batch.Limits, now); err != nil {
 		return 0, err
@@ -219,6 +225,12 @@ func (d *decider) advance(at int64) (done bool, err error) {
 		if done, err := d.l.advance(v.w, at, &d.steps); err != nil || !done {
 			return false, err
 		}
+		if v.next == nil {
+			continue
+		}
+		if done, err := d.l.advance(v.next, at, &d.steps); err != nil || !done {
+			return false, err
+		}
 	}
 	return true, nil
 }
@@ -246,7 +258,7 @@ func (d *decider) item(item driver.Item) (decision driver.Decision, done bool, e
 		return decision, true, err
 	}
 	for i, v := range d.limits {
-		if !item.Recorded && !v.limit.Observe && item.CheckedBy(v.limit) && v.limit.Amount(item.Units) > v.limit.Bound(item.Floor, item.UseHeadroom) {
+		if !item.Recorded && !v.limit.Observe && item.CheckedBy(v.limit) && item.NeverFits(v.limit) {
 			return driver.Decision{Result: driver.NeverFits, Limit: i, Remaining: v.limit.Remaining(v.used())}, true, nil
 		}
 	}
@@ -279,7 +291,8 @@ func late(deadline time.Time, caller int64) bool {
 
 // replay answers an item whose id the ledger holds.
 func (d *decider) replay(item driver.Item, e *entry, now int64) (decision driver.Decision, err error) {
-	same := d.l.opNames[e.operation()] == d.l.counted(item.Operation) && e.asked == item.Units &&
+	charged, _ := limit.CutPair(d.l.opNames[e.operation()])
+	same := charged == d.l.counted(item.Operation) && e.asked == item.Units &&
 		(e.state != statePlain) == (item.Lease > 0)
 	if !same {
 		return driver.Decision{Result: driver.Conflict, Limit: -1}, nil
@@ -300,23 +313,28 @@ func (d *decider) refuse(item driver.Item, now int64) (refusal driver.Decision, 
 		if !item.CheckedBy(v.limit) {
 			continue
 		}
-		used, room := v.used(), v.limit.Bound(item.Floor, item.UseHeadroom)-v.limit.Amount(item.Units)
-		if used <= room {
+		used, at := v.used(), now
+		failed, kept := d.tests(v, item, now)
+		if len(failed) == 0 {
 			continue
 		}
 		if v.limit.Observe {
 			observed = cmp.Or(observed, v.limit.Name)
 			continue
 		}
-		if d.walks[i] == nil {
-			d.walks[i] = &walk{}
-		}
-		at, done, err := v.fitsAt(d.walks[i], now, room, &d.steps)
-		if err != nil || !done {
-			return refusal, false, err
+		for _, t := range failed {
+			key := walkKey{i, t.divided}
+			if d.walks[key] == nil {
+				d.walks[key] = &walk{}
+			}
+			fits, done, err := t.fitsAt(d.walks[key], now, &d.steps)
+			if err != nil || !done {
+				return refusal, false, err
+			}
+			at = max(at, fits)
 		}
 		if refusal.Limit < 0 || at > refusal.RetryAt {
-			refusal = driver.Decision{Result: driver.Refused, Limit: i, RetryAt: at, Remaining: v.limit.Remaining(used)}
+			refusal = driver.Decision{Result: driver.Refused, Limit: i, RetryAt: at, Remaining: v.limit.Remaining(used), Kept: kept}
 		}
 	}
 	observed = cmp.Or(d.askLocks(item, now, &refusal), observed)
@@ -327,61 +345,29 @@ func (d *decider) refuse(item driver.Item, now int64) (refusal driver.Decision, 
 	return refusal, true, nil
 }
 
-// grant records a charge. old is an entry with the same id that is no longer held, or nil.
-// observed is what would have refused the charge but for observe mode.
-func (d *decider) grant(item driver.Item, old *entry, now int64, observed string) (driver.Decision, error) {
-	l := d.l
-	if old != nil {
-		if err := l.remove(old); err != nil {
-			return driver.Decision{}, err
+// tests are the checks of a limit that the item fails, by which waits count, and what is
+// kept for each of its shares. In a divided calendar one wait passes both checks, because
+// use under guarantees does not only fall.
+func (d *decider) tests(v *counting, item driver.Item, now int64) (failed []*test, kept []int64) {
+	plain := v.plain(item)
+	fits := v.used() <= plain.room
+	if len(v.limit.Shares) == 0 {
+		if fits {
+			return nil, nil
 		}
+		return []*test{plain}, nil
 	}
-	op, err := l.number(item.Operation)
-	if err != nil {
-		return driver.Decision{}, err
+	divided := v.dividedBy(item, now)
+	kept, within := divided.check(max(now, d.when.later, d.l.newest+1) + item.Lease)
+	switch {
+	case fits && within:
+		return nil, nil
+	case v.w.kind == limit.CalendarKind:
+		return []*test{divided}, kept
+	case fits:
+		return []*test{divided}, kept
+	case within:
+		return []*test{plain}, kept
 	}
-	at := max(now, d.when.later, l.newest+1)
-	if item.Recorded {
-		at = max(now, d.when.later) - item.Age
-		l.walkNo++
-	}
-	e := &entry{id: item.ID, start: at, score: at + item.Lease, asked: item.Units, units: item.Units, state: statePlain, calls: 1, observed: observed != ""}
-	if item.Lease > 0 {
-		e.state = stateOpen
-	}
-	if item.Recorded && e.score <= max(l.gone, l.horizon(now)) {
-		decision := d.granted(item)
-		decision.At = at
-		return decision, nil
-	}
-	e.score = max(e.score, l.merged+1)
-	e.lane = laneOf(op, e.units, e.state)
-	if err := l.label(e, item.Labels, at); err != nil {
-		return driver.Decision{}, err
-	}
-	if at > l.newest {
-		l.newest, l.newestID = at, item.ID
-	}
-	if at == l.last+1 { // the next of several at one instant
-		l.last = at
-	}
-	if err := l.insert(e); err != nil {
-		return driver.Decision{}, err
-	}
-	l.charge(e, item.Units, item.Recorded, d.when.drains())
-	l.witness = item.ID
-	if item.Recorded { // it may be too old to count
-		if err := d.expireAdded(); err != nil {
-			return driver.Decision{}, err
-		}
-	}
-	decision := d.granted(item)
-	decision.At, decision.Observed = at, observed
-	return decision, nil
-}
-
-// granted is a grant, with the limit that has the least left.
-func (d *decider) granted(item driver.Item) driver.Decision {
-	limit, left := driver.LeastRemaining(d.batch.Limits, item, func(i int) int64 { return d.limits[i].used() })
-	return driver.Decision{Result: driver.Granted, Units: item.Units, Limit: limit, Remaining: left}
+	return []*test{divided, plain}, kept
 }

@@ -50,6 +50,7 @@ func (v *counting) report(r driver.Report, answer *driver.Drift) (err error) {
 		answer.Total = answer.Added
 		if answer.Added > 0 {
 			l.changes++
+			v.noteFound(limit.DriftOperation(v.limit.Name), answer.Added)
 		}
 		return nil
 	}
@@ -75,6 +76,7 @@ func (v *counting) report(r driver.Report, answer *driver.Drift) (err error) {
 	if answer.Total > 0 {
 		score = max(score, old.score)
 	}
+	v.noteFound(limit.DriftOperation(v.limit.Name), missing)
 	answer.Added, answer.Total, answer.Until = missing, answer.Total+missing, v.limit.Window.Returns(score)
 	return v.record(limit.DriftID(v.limit.Name), limit.DriftOperation(v.limit.Name), answer.Total, score)
 }

@@ -50,6 +50,12 @@ func (s *Store) export(ctx context.Context, c *conn, export driver.Export, to dr
 	if err := to.Head(head); err != nil {
 		return errWriter{err}
 	}
+	if l.b > 0 {
+		l.historyKept = s.historyKept
+		if err := l.exportHistory(ctx, to); err != nil {
+			return err
+		}
+	}
 	labels := map[int64]string{}
 	var no int64
 	var name string
@@ -68,7 +74,7 @@ func (s *Store) export(ctx context.Context, c *conn, export driver.Export, to dr
 			last, more = e.id, true
 			if e.score > l.gone {
 				rows = append(rows, driver.Row{
-					ID: driver.MergedID(e.id, l.id), Operation: l.opNames[e.operation()], State: rowStates[e.state],
+					ID: driver.MergedID(e.id, l.id), Operation: l.base(e.operation()), State: rowStates[e.state],
 					Asked: e.asked, Units: e.units, Calls: e.calls, Start: e.start, Score: e.score,
 					Labels: driver.Labels{Job: labels[e.job], Region: labels[e.region], Run: labels[e.run]}, Observed: e.observed,
 				})
@@ -91,7 +97,7 @@ func (s *Store) importRows(ctx context.Context, c driver.Import) (answer driver.
 	if err := c.Validate(); err != nil {
 		return answer, err
 	}
-	d := &decider{s: s, batch: driver.Batch{Budget: c.Budget, Now: c.Now, Limits: c.Limits}, head: c.Head, walks: map[int]*walk{}}
+	d := &decider{s: s, batch: driver.Batch{Budget: c.Budget, Now: c.Now, Limits: c.Limits}, head: c.Head, walks: map[walkKey]*walk{}}
 	err = d.repeat(ctx, func(conn *conn) error { return d.importRows(conn, c, &answer) })
 	return answer, err
 }
@@ -156,6 +162,9 @@ func (d *decider) importRows(c *conn, r driver.Import, answer *driver.Imported) 
 // importRow adds one row, or counts it as known or gone.
 func (d *decider) importRow(r driver.Row, head driver.LedgerHead, answer *driver.Imported) error {
 	l := d.l
+	if r.State == driver.RowHistory {
+		return l.importHistory(r)
+	}
 	if r.Score <= max(l.gone, l.horizon(l.last)) {
 		answer.Gone++
 		return nil
@@ -205,7 +214,7 @@ func (d *decider) importRow(r driver.Row, head driver.LedgerHead, answer *driver
 
 // entryOf converts a row to an entry of the ledger.
 func (l *ledger) entryOf(r driver.Row, id string) (*entry, error) {
-	op, err := l.number(r.Operation)
+	op, err := l.number(r.Operation, r.Labels.Job)
 	if err != nil {
 		return nil, err
 	}

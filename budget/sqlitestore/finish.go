@@ -111,12 +111,18 @@ func (l *ledger) end(e *entry, f driver.Finish, when moment) (result driver.Fini
 	case f.Release:
 		l.finishMeters(e, 0, true, now, when.drains())
 		at = l.ended(e, max(now, when.later)-f.Age)
+		if err := l.noteEnd(e, -e.units, -1); err != nil {
+			return 0, false, 0, err
+		}
 		return driver.Released, false, at, l.finish(e, stateReleased, 0, at, now)
 	case l.units+f.Units-e.units > maxSum, l.overfull(e, f.Units, now):
 		return driver.FinishOverflow, false, e.score, nil
 	}
 	at = l.ended(e, max(now, when.later)-f.Age)
 	l.finishMeters(e, f.Units, false, now, when.drains())
+	if err := l.noteEnd(e, f.Units-e.units, 0); err != nil {
+		return 0, false, 0, err
+	}
 	return driver.Settled, false, at, l.finish(e, stateSettled, f.Units, at, now)
 }
 

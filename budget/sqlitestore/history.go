@@ -2,50 +2,285 @@ package sqlitestore
 
 import (
 	"context"
-	"math"
 
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// JobHistory implements driver.JobStore.
-func (s *Store) JobHistory(ctx context.Context, query driver.JobHistoryQuery) ([]driver.JobRecord, error) {
-	bounded, cancel := s.bound(ctx)
-	defer cancel()
-	before := query.Before
-	if before == 0 {
-		before = math.MaxInt64
-	}
-	var found []driver.JobRecord
-	err := s.read(bounded, func(c *conn) error {
-		var r driver.JobRecord
-		return c.each("SELECT at, id, text FROM job_record WHERE job = ? AND at >= ? AND at < ? ORDER BY at DESC, id DESC LIMIT ?",
-			[]any{query.Job, query.Since, before, query.Most}, func() { found = append(found, r) }, &r.At, &r.ID, &r.Text)
-	})
-	if err != nil {
-		return nil, s.explain(ctx, "read the history of job "+query.Job, err)
-	}
-	return found, nil
+// historyTables keep what was charged, by the hour. They know a budget by its name, so
+// that a reset, and a ledger that is deleted as idle, leave its history.
+const historyTables = `
+CREATE TABLE series (
+	no INTEGER PRIMARY KEY AUTOINCREMENT, -- never used again, since processes cache it
+	budget TEXT NOT NULL, operation TEXT NOT NULL, job TEXT NOT NULL, region TEXT NOT NULL,
+	ledger TEXT NOT NULL,        -- the foreign ledger that charged it; empty: the budget's own
+	last INTEGER NOT NULL,       -- the latest hour
+	UNIQUE (budget, operation, job, region, ledger)
+);
+CREATE INDEX series_last ON series(last);
+CREATE TABLE history (
+	series INTEGER NOT NULL,
+	hour INTEGER NOT NULL,       -- hours since the Unix epoch
+	units INTEGER NOT NULL, calls INTEGER NOT NULL,
+	PRIMARY KEY (series, hour)
+) WITHOUT ROWID;
+`
+
+// series is whose charges a row of history sums. ledger is the id of the foreign ledger
+// that made them; empty: the budget's own.
+type series struct{ operation, job, region, ledger string }
+
+type hourly struct {
+	hour int64 // hours since the Unix epoch
+	series
 }
 
-// pruneHistory removes records that a swap forgets, the oldest first, up to the most that a
-// transaction may remove. more: there may be others left.
-func (s *Store) pruneHistory(c *conn, swap driver.JobSwap) (more bool, err error) {
-	at, id := swap.Forget, "" // of the oldest record to keep
-	if swap.Most > 0 {
-		var oldest int64
-		var named string
-		full, err := c.first("SELECT at, id FROM job_record WHERE job = ? ORDER BY at DESC, id DESC LIMIT 1 OFFSET ?",
-			[]any{swap.Job, swap.Most - 1}, &oldest, &named)
-		if err != nil {
-			return false, err
+type sum struct{ units, calls int64 }
+
+// historyDay is a day, in hours.
+const historyDay = 24
+
+// firstHour is the first hour that is kept at now.
+func (l *ledger) firstHour(now int64) int64 { return max(0, now-l.historyKept) / driver.HistoryHour }
+
+// lastHour is the last hour that is shown at now. Later ones are those of a ledger that was
+// lost while its clock was ahead.
+func (l *ledger) lastHour(now int64) int64 { return max(now, l.newest) / driver.HistoryHour }
+
+// noteSpent adds to the hour of an instant. The transaction's sums are written at its end.
+func (l *ledger) noteSpent(at int64, s series, units, calls int64) {
+	if l.historyKept < 0 || units == 0 && calls == 0 {
+		return
+	}
+	key := hourly{at / driver.HistoryHour, s}
+	if l.noted == nil {
+		l.noted = map[hourly]sum{}
+	}
+	old := l.noted[key]
+	l.noted[key] = sum{old.units + units, old.calls + calls}
+}
+
+// noteFound notes drift or recovered units of a limit, in the present hour.
+func (v *counting) noteFound(operation string, amount int64) {
+	units, calls := amount, int64(0)
+	if v.limit.Counts == limit.CountCalls {
+		units, calls = 0, amount
+	}
+	v.l.noteSpent(v.l.last, series{operation: operation}, units, calls)
+}
+
+// noteEnd notes how a reservation's end changes what it counts, in the hour in which it
+// was charged.
+func (l *ledger) noteEnd(e *entry, units, calls int64) error {
+	if l.historyKept < 0 || units == 0 && calls == 0 {
+		return nil
+	}
+	job, err := l.labelText(e.job)
+	if err != nil {
+		return err
+	}
+	region, err := l.labelText(e.region)
+	if err != nil {
+		return err
+	}
+	l.noteSpent(e.start, series{operation: l.base(e.operation()), job: job, region: region}, units, calls)
+	return nil
+}
+
+// writeHistory writes what the transaction noted.
+func (l *ledger) writeHistory() error {
+	for key, sum := range l.noted {
+		if key.hour < l.firstHour(l.last) {
+			continue
 		}
-		if full && oldest >= at {
-			at, id = oldest, named
+		if err := l.addHistory(key, sum); err != nil {
+			return err
 		}
 	}
-	var one, removed int
-	err = c.each(`DELETE FROM job_record WHERE rowid IN (
-		SELECT rowid FROM job_record WHERE job = ? AND (at, id) < (?, ?) ORDER BY at, id LIMIT ?) RETURNING 1`,
-		[]any{swap.Job, at, id, s.pruning}, func() { removed++ }, &one)
-	return removed == s.pruning, err
+	clear(l.noted)
+	return nil
+}
+
+// addHistory adds to one row, which it makes if it is missing.
+func (l *ledger) addHistory(key hourly, add sum) error {
+	const update = "UPDATE history SET units = units + ?, calls = calls + ? WHERE series = ? AND hour = ?"
+	if no, known := l.series[key.series]; known {
+		rows, err := l.c.change(update, add.units, add.calls, no, key.hour)
+		if err != nil || rows > 0 {
+			return err
+		}
+	}
+	if err := l.place(&key); err != nil {
+		return err
+	}
+	no, err := l.seriesNumber(key)
+	if err != nil {
+		return err
+	}
+	rows, err := l.c.change(update, add.units, add.calls, no, key.hour)
+	if err != nil || rows > 0 {
+		return err
+	}
+	if err := l.c.exec("INSERT INTO history(series, hour, units, calls) VALUES (?, ?, ?, ?)", no, key.hour, add.units, add.calls); err != nil {
+		return err
+	}
+	return l.pruneHistory(no)
+}
+
+// place turns the series into that of the operation alone, if the day has
+// driver.MaxSeries others.
+func (l *ledger) place(key *hourly) error {
+	if limit.IsPseudo(key.operation) {
+		return nil
+	}
+	var known int64
+	if _, err := l.c.first("SELECT count(*) FROM series WHERE budget = ? AND ledger = ''", []any{l.name}, &known); err != nil || known < driver.MaxSeries {
+		return err
+	}
+	day := key.hour - key.hour%historyDay
+	const used = "SELECT count(*) FROM series WHERE budget = ?1 AND ledger = '' AND EXISTS (SELECT 1 FROM history WHERE series = no AND hour >= ?2 AND hour < ?3)"
+	if _, err := l.c.first(used, []any{l.name, day, day + historyDay}, &known); err != nil || known < driver.MaxSeries {
+		return err
+	}
+	const usedBy = used + " AND operation = ?4 AND job = ?5 AND region = ?6"
+	if _, err := l.c.first(usedBy, []any{l.name, day, day + historyDay, key.operation, key.job, key.region}, &known); err != nil || known > 0 {
+		return err
+	}
+	key.series = series{operation: key.operation}
+	return nil
+}
+
+// maxSeries bounds the series whose numbers a process caches for a budget.
+const maxSeries = 4096
+
+// seriesNumber returns a series' number, notes the hour, and assigns a number to a new one.
+func (l *ledger) seriesNumber(key hourly) (no int64, err error) {
+	_, err = l.c.first(`INSERT INTO series(budget, operation, job, region, ledger, last) VALUES (?, ?, ?, ?, ?, ?)
+		ON CONFLICT DO UPDATE SET last = max(last, excluded.last) RETURNING no`,
+		[]any{l.name, key.operation, key.job, key.region, key.ledger, key.hour}, &no)
+	if err != nil {
+		return 0, err
+	}
+	if l.series == nil || len(l.series) >= maxSeries {
+		l.series = map[series]int64{}
+	}
+	l.series[key.series] = no
+	return no, nil
+}
+
+// pruneHistory removes what is no longer kept: rows of this series, and one series of any
+// budget that was not charged for so long.
+func (l *ledger) pruneHistory(no int64) error {
+	first := l.firstHour(l.last)
+	if err := l.c.exec("DELETE FROM history WHERE series = ? AND hour < ?", no, first); err != nil {
+		return err
+	}
+	var old int64
+	found, err := l.c.first("SELECT no FROM series WHERE last < ? ORDER BY last LIMIT 1", []any{first}, &old)
+	if err != nil || !found {
+		return err
+	}
+	if err := l.c.exec("DELETE FROM history WHERE series = ?", old); err != nil {
+		return err
+	}
+	return l.c.exec("DELETE FROM series WHERE no = ?", old)
+}
+
+// importHistory takes over a row of another ledger's history, in place of one that an earlier
+// import brought.
+func (l *ledger) importHistory(r driver.Row) error {
+	key := hourly{r.Start / driver.HistoryHour, series{r.Operation, r.Labels.Job, r.Labels.Region, r.ID}}
+	if r.ID == l.id || l.historyKept < 0 || key.hour < l.firstHour(l.last) {
+		return nil
+	}
+	no, err := l.seriesNumber(key)
+	if err != nil {
+		return err
+	}
+	return l.c.exec(`INSERT INTO history(series, hour, units, calls) VALUES (?, ?, ?, ?)
+		ON CONFLICT DO UPDATE SET units = excluded.units, calls = excluded.calls`, no, key.hour, r.Units, r.Calls)
+}
+
+// exportHistory writes a budget's history to an export.
+func (l *ledger) exportHistory(ctx context.Context, to driver.LedgerWriter) error {
+	var one series
+	var no int64
+	list := map[int64]series{}
+	err := l.c.each("SELECT no, operation, job, region, ledger FROM series WHERE budget = ?", []any{l.name}, func() { list[no] = one },
+		&no, &one.operation, &one.job, &one.region, &one.ledger)
+	if err != nil {
+		return err
+	}
+	for no, s := range list {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		row := driver.Row{ID: s.ledger, State: driver.RowHistory, Operation: s.operation, Labels: driver.Labels{Job: s.job, Region: s.region}}
+		if row.ID == "" {
+			row.ID = l.id
+		}
+		var hour int64
+		var rows []driver.Row
+		err := l.c.each("SELECT hour, units, calls FROM history WHERE series = ? AND hour BETWEEN ? AND ? AND (units <> 0 OR calls <> 0)", []any{no, l.firstHour(l.last), l.lastHour(l.last)}, func() {
+			row.Start = hour * driver.HistoryHour
+			row.Score = row.Start
+			rows = append(rows, row)
+		}, &hour, &row.Units, &row.Calls)
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			if err := to.Row(row); err != nil {
+				return errWriter{err}
+			}
+		}
+	}
+	return nil
+}
+
+// History implements driver.Store.
+func (s *Store) History(ctx context.Context, q driver.HistoryQuery) (driver.History, error) {
+	var view driver.History
+	err := s.readAlone(ctx, func(c *conn) (err error) {
+		view, err = s.pastOf(c, q)
+		return err
+	})
+	if err != nil {
+		return driver.History{}, s.explain(ctx, "read the history of "+q.Budget, err)
+	}
+	return view, nil
+}
+
+// pastOf is History within a transaction.
+func (s *Store) pastOf(c *conn, q driver.HistoryQuery) (view driver.History, err error) {
+	l, when, err := s.entered(c, q.Budget, q.Now)
+	if err != nil {
+		return view, err
+	}
+	l.historyKept = s.historyKept
+	first := max(q.Since/driver.HistoryHour, l.firstHour(when.now))
+	view = driver.History{Now: when.clock, Since: first * driver.HistoryHour}
+	column := func(name, other string, apart bool) string {
+		if apart {
+			return name
+		}
+		return other
+	}
+	query := "SELECT " + column("hour", "0", q.Hours) + ", operation, " + column("job", "''", q.Jobs) + ", " + column("region", "''", q.Regions) +
+		", sum(units), sum(calls) FROM series JOIN history ON series = no WHERE budget = ? AND hour BETWEEN ? AND ? GROUP BY 1, 2, 3, 4"
+	sums := map[driver.HistoryRow]sum{}
+	var r driver.HistoryRow
+	err = c.each(query, []any{q.Budget, first, l.lastHour(when.now)}, func() {
+		units, calls := r.Units, r.Calls
+		key := r
+		key.Hour, key.Units, key.Calls = r.Hour*driver.HistoryHour, 0, 0
+		key = q.Apart(key)
+		sums[key] = sum{sums[key].units + units, sums[key].calls + calls}
+	}, &r.Hour, &r.Operation, &r.Job, &r.Region, &r.Units, &r.Calls)
+	for row, sum := range sums {
+		if row.Units, row.Calls = sum.units, sum.calls; row.Units != 0 || row.Calls != 0 {
+			view.Rows = append(view.Rows, row)
+		}
+	}
+	return view, err
 }

@@ -87,7 +87,7 @@ func (s *Store) SwapJob(ctx context.Context, swap driver.JobSwap) (bool, error) 
 		if swapped, err = s.swap(c, swap); err != nil || !swapped || swap.Remove || len(swap.Records) == 0 {
 			return err
 		}
-		more, err = s.pruneHistory(c, swap)
+		more, err = s.pruneRecords(c, swap)
 		return err
 	})
 	if err != nil {
@@ -95,7 +95,7 @@ func (s *Store) SwapJob(ctx context.Context, swap driver.JobSwap) (bool, error) 
 	}
 	for more && s.pause(bounded) == nil {
 		err := s.write(bounded, func(c *conn) (err error) {
-			more, err = s.pruneHistory(c, swap)
+			more, err = s.pruneRecords(c, swap)
 			return err
 		})
 		if err != nil { // the swap is done, even if old records remain

@@ -44,8 +44,9 @@ func (l *ledger) labelNumber(text string, now int64) (int64, error) {
 		}
 		if len(l.labels) >= maxLabels {
 			clear(l.labels)
+			clear(l.texts)
 		}
-		l.labels[text] = known
+		l.labels[text], l.texts[known.no] = known, text
 	}
 	if known.usedAt == 0 || now-known.usedAt >= labelUseNoted {
 		known.usedAt = now
@@ -55,6 +56,19 @@ func (l *ledger) labelNumber(text string, now int64) (int64, error) {
 		}
 	}
 	return known.no, nil
+}
+
+// labelText is the text of a label's number; empty for 0.
+func (l *ledger) labelText(no int64) (text string, err error) {
+	text, known := l.texts[no]
+	if no == 0 || known {
+		return text, nil
+	}
+	_, err = l.c.first("SELECT name FROM label WHERE b = ? AND no = ?", []any{l.b, no}, &text)
+	if len(l.texts) < maxLabels {
+		l.texts[no] = text
+	}
+	return text, err
 }
 
 // labelsOf returns the labels of an entry. It tries the likely ones first: others take a

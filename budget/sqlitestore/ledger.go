@@ -33,20 +33,27 @@ type ledger struct {
 	resetAt            int64  // when a reset began the ledger; 0: no reset did
 	loss               loss
 	hosts              hosts
+	tables             driver.NotedTables
 	imports            driver.Imports
 
 	ops     map[string]int64
 	opNames map[int64]string
 	// pseudo: there is a pseudo-operation, which only one limit counts.
 	pseudo  bool
+	split   split
 	windows map[string]*window
 	labels  map[string]*label
-	witness string // the id of an entry that the ledger has at this version
+	texts   map[int64]string // of labels, by number
+	witness string           // the id of an entry that the ledger has at this version
 	meters  map[string]*meter
 	locks   map[string]lock // by the limit's name; "": the whole budget
+
+	historyKept int64            // µs; below 0: no history
+	noted       map[hourly]sum   // by this transaction, not written yet
+	series      map[series]int64 // their numbers
 }
 
-const readBudget = `SELECT b, version, born, last, newest, gone, n, units, walk_no, boot_id, boot_offset, pruned_at, fresh, label_no, merged, row_no, idle_at, id, newest_id, changes, reset_at, loss, hosts, imports
+const readBudget = `SELECT b, version, born, last, newest, gone, n, units, walk_no, boot_id, boot_offset, pruned_at, fresh, label_no, merged, row_no, idle_at, id, newest_id, changes, reset_at, loss, hosts, tables, imports, split
 	FROM budget WHERE name = ?`
 
 // readLedger reads a budget's ledger on c; known is the cached one, or nil. A budget that
@@ -54,12 +61,12 @@ const readBudget = `SELECT b, version, born, last, newest, gone, n, units, walk_
 func readLedger(c *conn, name string, known *ledger) (*ledger, error) {
 	l := &ledger{
 		c: c, name: name, ops: map[string]int64{}, opNames: map[int64]string{}, windows: map[string]*window{},
-		labels: map[string]*label{}, meters: map[string]*meter{}, locks: map[string]lock{},
+		labels: map[string]*label{}, texts: map[int64]string{}, meters: map[string]*meter{}, locks: map[string]lock{},
 	}
-	var lost, seen, imports string
+	var lost, seen, tables, imports, split string
 	found, err := c.first(readBudget, []any{name},
 		&l.b, &l.version, &l.born, &l.last, &l.newest, &l.gone, &l.n, &l.units, &l.walkNo,
-		&l.anchor.boot, &l.anchor.offset, &l.prunedAt, &l.fresh, &l.labelNo, &l.merged, &l.rowNo, &l.idleAt, &l.id, &l.newestID, &l.changes, &l.resetAt, &lost, &seen, &imports)
+		&l.anchor.boot, &l.anchor.offset, &l.prunedAt, &l.fresh, &l.labelNo, &l.merged, &l.rowNo, &l.idleAt, &l.id, &l.newestID, &l.changes, &l.resetAt, &lost, &seen, &tables, &imports, &split)
 	if err != nil || !found {
 		return l, err
 	}
@@ -72,7 +79,13 @@ func readLedger(c *conn, name string, known *ledger) (*ledger, error) {
 		l.hosts, err = parseHosts(seen)
 	}
 	if err == nil {
+		l.tables, err = driver.ParseTables(tables)
+	}
+	if err == nil {
 		l.imports, err = driver.ParseImports(imports)
+	}
+	if err == nil {
+		l.split, err = parseSplit(split)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("budget %s: %w: %w; %s", name, driver.ErrDamaged, err, adviceDamaged)
@@ -99,7 +112,7 @@ func readLedger(c *conn, name string, known *ledger) (*ledger, error) {
 
 const writeBudget = `UPDATE budget SET version = ?, born = ?, last = ?, newest = ?, gone = ?, n = ?, units = ?, walk_no = ?,
 	boot_id = ?, boot_offset = ?, pruned_at = ?, fresh = ?, label_no = ?, merged = ?, row_no = ?, idle_at = ?,
-	id = ?, newest_id = ?, changes = ?, reset_at = ?, loss = ?, hosts = ?, imports = ? WHERE b = ?`
+	id = ?, newest_id = ?, changes = ?, reset_at = ?, loss = ?, hosts = ?, tables = ?, imports = ?, split = ? WHERE b = ?`
 
 // create inserts a new budget's row, which assigns its number.
 func (l *ledger) create(now int64) error {
@@ -114,11 +127,14 @@ func (l *ledger) write() error {
 	l.version++
 	err := l.c.exec(writeBudget, l.version, l.born, l.last, l.newest, l.gone, l.n, l.units, l.walkNo,
 		l.anchor.boot, l.anchor.offset, l.prunedAt, l.fresh, l.labelNo, l.merged, l.rowNo, l.idleAt,
-		l.id, l.newestID, l.changes, l.resetAt, l.loss.String(), l.hosts.String(), l.imports.String(), l.b)
+		l.id, l.newestID, l.changes, l.resetAt, l.loss.String(), l.hosts.String(), l.tables.String(), l.imports.String(), l.split.String(), l.b)
 	if err != nil {
 		return err
 	}
 	if err := l.writeWindows(); err != nil {
+		return err
+	}
+	if err := l.writeHistory(); err != nil {
 		return err
 	}
 	return l.writeMeters()
@@ -183,7 +199,7 @@ func (l *ledger) earliest(now int64) int64 { return max(l.gone, l.merged, l.hori
 
 // crowded reports whether the ledger has as many operations as it may have.
 func (l *ledger) crowded() bool {
-	n := len(l.ops)
+	n := len(l.ops) - l.split.pairs
 	for operation := range l.ops {
 		if l.pseudo && limit.IsPseudo(operation) {
 			n-- // pseudo-operations do not count toward the maximum
@@ -205,9 +221,10 @@ func (l *ledger) counted(operation string) string {
 	return operation
 }
 
-// number returns an operation's number, and assigns one to a new operation.
-func (l *ledger) number(operation string) (int64, error) {
-	operation = l.counted(operation)
+// number returns the number of an operation, or of its pair with the charge's job if that
+// is counted apart. It assigns one to a new name.
+func (l *ledger) number(operation, job string) (int64, error) {
+	operation = l.paired(l.counted(operation), job)
 	if no, ok := l.ops[operation]; ok {
 		return no, nil
 	}
@@ -223,15 +240,18 @@ func (l *ledger) number(operation string) (int64, error) {
 func (l *ledger) know(no int64, operation string) {
 	l.ops[operation], l.opNames[no] = no, operation
 	l.pseudo = l.pseudo || limit.IsPseudo(operation)
+	if _, job := limit.CutPair(operation); job != "" {
+		l.split.pairs++
+	}
 }
 
 // covers reports whether a limit counts the entries under an operation's number. Those
 // under OtherOperation may be of any operation without a number. Every limit that could
 // cover one counts them, so that no limit is ever exceeded.
-func (l *ledger) covers(limit limit.Limit, no int64) bool {
-	name := l.opNames[no]
-	if limit.Covers(name) {
+func (l *ledger) covers(lim limit.Limit, no int64) bool {
+	name, _ := limit.CutPair(l.opNames[no])
+	if lim.Covers(name) {
 		return true
 	}
-	return name == driver.OtherOperation && l.crowded() && limit.CoversBeyond(func(name string) bool { _, ok := l.ops[name]; return ok })
+	return name == driver.OtherOperation && l.crowded() && lim.CoversBeyond(func(name string) bool { _, ok := l.ops[name]; return ok })
 }

@@ -7,8 +7,11 @@ type counting struct {
 	l     *ledger
 	limit limit.Limit
 	w     *window        // nil for a bucket
+	next  *window        // what a calendar will count after its reset, if the limit checks that; else nil
 	m     *meter         // for a bucket; else nil
 	ops   map[int64]bool // a cache: whether the limit counts an operation
+
+	shares map[int64]int // a cache: the share of a pair, by its number
 }
 
 func newCounting(l *ledger, lim limit.Limit) *counting {
@@ -17,6 +20,9 @@ func newCounting(l *ledger, lim limit.Limit) *counting {
 		v.m = l.meters[lim.Meter()]
 	} else {
 		v.w = l.windows[lim.Window.Key()]
+		if lim.ChecksNext() {
+			v.next = l.windows[lim.Window.AfterReset().Key()]
+		}
 	}
 	return v
 }
@@ -52,16 +58,7 @@ func (v *counting) used() int64 {
 	if v.m != nil {
 		return v.m.levelAt(v.l.last).Used
 	}
-	if v.limit.CoversAll() && !v.l.pseudo {
-		return v.of(v.w.units, v.w.calls)
-	}
-	sum := int64(0)
-	for lane, t := range v.w.lanes {
-		if v.sees(lane) {
-			sum += v.of(t.units, t.calls)
-		}
-	}
-	return sum
+	return v.sum(v.w)
 }
 
 // charged is the units of all charges in the limit's window, except pseudo-operations,
@@ -71,17 +68,6 @@ func (v *counting) charged() int64 {
 	for lane, t := range v.w.lanes {
 		if v.l.pseudo && limit.IsPseudo(v.l.opNames[lane/classes]) {
 			sum -= t.units
-		}
-	}
-	return sum
-}
-
-// back is what has returned to the limit since its totals began.
-func (v *counting) back() int64 {
-	sum := int64(0)
-	for lane, t := range v.w.lanes {
-		if v.sees(lane) {
-			sum += v.of(t.backUnits, t.backCalls)
 		}
 	}
 	return sum

@@ -35,7 +35,7 @@ func (s *Store) look(ctx context.Context, c *conn, look driver.Look) (view drive
 	view.Now = when.clock
 	view.Locks = l.standing(now)
 	l.last = now // of this copy
-	view.Mark, view.AtWork = l.mark(now), l.hosts.atWork(now)
+	view.Mark, view.AtWork, view.Tables = l.mark(now), l.hosts.atWork(now), l.tables.Within(now)
 	if until := l.loss.until(look.Hosts); until > now {
 		view.Recovering = until
 	}
@@ -99,6 +99,9 @@ func (l *ledger) lookAt(lim limit.Limit, now int64) (seen driver.LimitView, err 
 		}
 	}
 	seen.Used = v.used()
+	if seen.Shares, err = v.lookAtShares(now); err != nil {
+		return seen, err
+	}
 	seen.Recovered, seen.Drift = v.pseudo(limit.RecoveredOperation(lim.Name)), v.pseudo(limit.DriftOperation(lim.Name))
 	if w.floor > w.cutAt(now) && l.born > 0 && l.born <= w.floor {
 		seen.Since = w.floor + 1

@@ -65,7 +65,7 @@ func (l *ledger) removePseudo(e *entry) error {
 // record adds a charge under a pseudo-operation, at a score now or in the past.
 func (v *counting) record(id, operation string, amount, score int64) error {
 	l := v.l
-	op, err := l.number(operation)
+	op, err := l.number(operation, "")
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ func errLost(lost bool) error {
 // recover makes a recovery. If the ledger is damaged, it begins a new one first.
 func (s *Store) recover(ctx context.Context, r driver.Recovery) (driver.Recovered, error) {
 	answer := driver.Recovered{Amounts: make([]int64, len(r.Limits))}
-	d := &decider{s: s, batch: driver.Batch{Budget: r.Budget, Now: r.Now, Limits: r.Limits}, walks: map[int]*walk{}}
+	d := &decider{s: s, batch: driver.Batch{Budget: r.Budget, Now: r.Now, Limits: r.Limits}, walks: map[walkKey]*walk{}}
 	err := d.repeat(ctx, func(c *conn) error { return d.recover(c, r, &answer) })
 	if !errors.Is(err, driver.ErrDamaged) {
 		return answer, err
@@ -71,7 +71,9 @@ func (v *counting) recover(used, at, own int64, ownID string) (int64, error) {
 	l := v.l
 	switch v.limit.Window.Kind {
 	case limit.Bucket:
-		return v.m.refillBy(v.limit.Limit, limit.Level{Used: used, At: at}, l.last), nil
+		added := v.m.refillBy(v.limit.Limit, limit.Level{Used: used, At: at}, l.last)
+		v.noteFound(limit.RecoveredOperation(v.limit.Name), added)
+		return added, nil
 	case limit.Concurrent:
 		return 0, nil
 	}
@@ -131,6 +133,7 @@ func (v *counting) recover(used, at, own int64, ownID string) (int64, error) {
 			return 0, err
 		}
 	}
+	v.noteFound(operation, amount-stood)
 	return amount, nil
 }
 
@@ -177,7 +180,7 @@ func (s *Store) forget(ctx context.Context, name string, wanted bool) error {
 			return err
 		}
 		if old.id != "" {
-			l.id, l.changes, l.hosts = old.id, old.changes, old.hosts
+			l.id, l.changes, l.hosts, l.tables = old.id, old.changes, old.hosts, old.tables
 		}
 		l.gone, l.newest, l.resetAt = now, now, now
 		l.keep(clock, now, anchor)

@@ -8,7 +8,7 @@ import (
 )
 
 // schemaVersion is what this version of the program reads and writes.
-const schemaVersion = 6
+const schemaVersion = 7
 
 // applicationID marks SQLite files as ours: "qctl".
 const applicationID = 0x7163746c
@@ -16,8 +16,8 @@ const applicationID = 0x7163746c
 // schema creates the tables. All instants are µs of the store's clock.
 //
 // An entry's score is the instant it finishes: its time for a plain charge, the
-// lease's end while a reservation is open. Its lane is the operation's number
-// times four, plus its class: 0 has units, 1 has none, 2 was released. Walks, expiry
+// lease's end while a reservation is open. Its lane is the number of its operation, or of
+// the pair of that and its job (see split.go), times four, plus its class: 0 has units, 1 has none, 2 was released. Walks, expiry
 // and the building of totals read the index entry_walk lane by lane, and nothing else.
 //
 // A total counts the entries of one lane with scores above cut and up to built.
@@ -47,7 +47,9 @@ CREATE TABLE budget (
 	reset_at INTEGER NOT NULL DEFAULT 0,-- when a reset began it; 0: none did
 	loss TEXT NOT NULL DEFAULT '',      -- when the last one was noticed, and the hosts that have reported
 	hosts TEXT NOT NULL DEFAULT '',     -- each host that decided lately, and when it was noted
-	imports TEXT NOT NULL DEFAULT ''    -- each export that was imported lately, and how many of its rows
+	imports TEXT NOT NULL DEFAULT '',   -- each export that was imported lately, and how many of its rows
+	tables TEXT NOT NULL DEFAULT '',    -- the share tables of hosts, and when each was noted
+	split TEXT NOT NULL DEFAULT ''      -- the jobs that have lanes of their own, and how far their entries have moved there
 );
 CREATE INDEX budget_idle ON budget(idle_at);
 CREATE TABLE operation (
@@ -91,7 +93,7 @@ CREATE TABLE total (
 	back_calls INTEGER NOT NULL,
 	PRIMARY KEY (b, win, lane)
 ) WITHOUT ROWID;
-` + meterTable + lockTable + jobTables
+` + meterTable + lockTable + jobTables + historyTables
 
 // meterTable keeps the live buckets.
 const meterTable = `
@@ -170,6 +172,7 @@ ALTER TABLE budget ADD COLUMN loss TEXT NOT NULL DEFAULT '';
 ALTER TABLE budget ADD COLUMN hosts TEXT NOT NULL DEFAULT '';
 `,
 	5: "ALTER TABLE budget ADD COLUMN imports TEXT NOT NULL DEFAULT '';",
+	6: "ALTER TABLE budget ADD COLUMN split TEXT NOT NULL DEFAULT ''; ALTER TABLE budget ADD COLUMN tables TEXT NOT NULL DEFAULT '';" + historyTables,
 }
 
 // isPrepared reports whether prepareFile has nothing to do. It changes nothing and needs

@@ -51,9 +51,12 @@ func (s *Store) spent(ctx context.Context, c *conn, q driver.SpentQuery) (view d
 			return view, err
 		}
 	}
-	names := l.opNames
-	if q.By != driver.ByOperation {
-		names = map[int64]string{}
+	names := map[int64]string{}
+	if q.By == driver.ByOperation {
+		for no := range l.opNames {
+			names[no] = l.base(no)
+		}
+	} else {
 		var no int64
 		var name string
 		err = c.each("SELECT no, name FROM label WHERE b = ?", []any{l.b}, func() { names[no] = name }, &no, &name)

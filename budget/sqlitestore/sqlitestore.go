@@ -33,6 +33,8 @@ type Options struct {
 	// Timeout bounds one call, its waits for other processes included, where
 	// the context has no earlier deadline; DefaultTimeout when 0.
 	Timeout time.Duration
+	// History is how long the spend by the hour is kept; 90 days when 0, none when below 0.
+	History time.Duration
 	// Clocks replace the machine's clocks in tests with fake time; nil: the machine's
 	// own.
 	Clocks *Clocks
@@ -49,13 +51,14 @@ type Clocks struct {
 // Store is a driver.Store on a file. It is safe for concurrent use by
 // goroutines, and the file by processes of one machine. Use Open.
 type Store struct {
-	path    string
-	timeout time.Duration
-	clocks  clocks
-	steps   int    // the most rows that a transaction expires, builds or walks
-	pruning int    // the most rows that a transaction prunes
-	paused  func() // called between the transactions of one call, unless nil
-	closing func() // called before a transaction's last check of the time, unless nil
+	path        string
+	timeout     time.Duration
+	clocks      clocks
+	steps       int    // the most rows that a transaction expires, builds or walks
+	historyKept int64  // µs; below 0: there is no history
+	pruning     int    // the most rows that a transaction prunes
+	paused      func() // called between the transactions of one call, unless nil
+	closing     func() // called before a transaction's last check of the time, unless nil
 
 	lock   *fileLock
 	turn   chan struct{} // one token; its holder may write
@@ -111,7 +114,7 @@ func open(ctx context.Context, path string, o Options, clocks clocks) (*Store, e
 	s := &Store{
 		path: full, timeout: o.Timeout, clocks: clocks, steps: maxSteps, pruning: maxPruned,
 		turn: make(chan struct{}, 1), looks: make(chan struct{}, 1),
-		cache: cache,
+		cache: cache, historyKept: driver.KeptFor(o.History),
 	}
 	bounded, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()

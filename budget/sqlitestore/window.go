@@ -156,19 +156,16 @@ func (l *ledger) use(limits []limit.Limit, now int64) error {
 			delete(l.windows, key)
 		}
 	}
-	for _, lim := range limits {
-		if lim.Window.Kind == limit.Bucket {
-			continue
-		}
-		w := l.windows[lim.Window.Key()]
+	for _, shape := range limit.Windows(limits) {
+		w := l.windows[shape.Key()]
 		if w == nil {
 			var err error
-			if w, err = l.begin(lim.Window, now); err != nil {
+			if w, err = l.begin(shape, now); err != nil {
 				return err
 			}
 			w.dirty = true
 		}
-		w.shape = lim.Window
+		w.shape = shape
 		if now-w.usedAt >= driver.WindowUseNoted {
 			w.usedAt, w.dirty = now, true
 		}
@@ -178,8 +175,8 @@ func (l *ledger) use(limits []limit.Limit, now int64) error {
 
 // forget forgets what is no longer held at now, in the limits' windows too.
 func (l *ledger) forget(limits []limit.Limit, now int64) {
-	for _, lim := range limits {
-		if w := l.windows[lim.Window.Key()]; lim.Window.Kind == limit.CalendarKind && w.cut != w.cutAt(now) {
+	for _, shape := range limit.Windows(limits) {
+		if w := l.windows[shape.Key()]; shape.Kind == limit.CalendarKind && w.cut != w.cutAt(now) {
 			w.cut, w.dirty = w.cutAt(now), true
 		}
 	}

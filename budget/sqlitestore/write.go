@@ -155,6 +155,7 @@ func (s *Store) ledger(c *conn, name string) (*ledger, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.historyKept = s.historyKept
 	s.cache.Add(name, l)
 	return l, nil
 }
