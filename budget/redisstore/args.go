@@ -22,6 +22,14 @@ func arguments(named any, texts ...any) []any {
 type ledgerArgs struct {
 	Sig string `json:"sig"` // the signature of the operations that the caller knows
 	Now int64  `json:"now"` // the caller's clock
+	historyArgs
+}
+
+// historyArgs are for how long history is kept (µs; 0: there is none), and the days of
+// which the script gets the keys.
+type historyArgs struct {
+	Kept int64   `json:"kept,omitempty"`
+	Days []int64 `json:"days,omitempty"`
 }
 
 // finishArgs are the arguments of finish.lua.
@@ -54,8 +62,8 @@ type spentArgs struct {
 	Came  string         `json:"came"` // where the page before ended, or empty
 }
 
-// historyArgs are the arguments of job_history.lua, in Redis's syntax for ranges of scores.
-type historyArgs struct {
+// jobHistoryArgs are the arguments of job_history.lua, in Redis's syntax for ranges of scores.
+type jobHistoryArgs struct {
 	From string `json:"from"`
 	To   string `json:"to"`          // "(" and an exclusive bound, an inclusive bound, or "+inf"
 	Over int    `json:"over,string"` // how many records to skip
@@ -91,13 +99,18 @@ type chargeArgs struct {
 	Changes int64        `json:"changes"`
 	Seen    int64        `json:"seen"`
 	Told    []toldArgs   `json:"told"`
-	Host    string       `json:"host"`  // the caller's host, or empty
-	Hosts   int64        `json:"hosts"` // how many share the store; 1: a loss holds no items back
-	Gone    string       `json:"gone"`  // ids of ledgers that have lost something, joined by commas
-	Add     []string     `json:"add"`   // operations to register
+	Host    string       `json:"host"`              // the caller's host, or empty
+	Hosts   int64        `json:"hosts"`             // how many share the store; 1: a loss holds no items back
+	Table   string       `json:"table"`             // the caller's share table "host digest", or empty
+	Gone    string       `json:"gone"`              // ids of ledgers that have lost something, joined by commas
+	Add     []string     `json:"add"`               // operations and pairs to register
+	Split   []string     `json:"split"`             // patterns of jobs that are to be counted apart from now on
+	Divided bool         `json:"divided,omitempty"` // a limit has shares
 	Windows []windowArgs `json:"windows"`
 	Meters  []meterArgs  `json:"meters"`
 	Limits  []limitArgs  `json:"limits"`
+	Ops     []int        `json:"ops,omitempty"`   // numbers of operations and pairs of the items
+	Bases   []string     `json:"bases,omitempty"` // the names of these operations, as history has them
 	Items   []itemArgs   `json:"items"`
 	Import  *importArgs  `json:"import,omitempty"`
 }
@@ -128,7 +141,7 @@ type lockRow struct {
 type rowArgs struct {
 	ID       string `json:"id"`
 	Op       int    `json:"op"`
-	State    string `json:"state"` // the letter that entries use
+	State    string `json:"state"` // the letter that entries use, or h for a row of history, whose Labels are its series
 	Asked    int64  `json:"asked"`
 	Units    int64  `json:"units"`
 	Calls    int64  `json:"calls"`
@@ -186,6 +199,20 @@ type limitArgs struct {
 	Covered []int  `json:"covered"` // the numbers of the operations it counts, in order
 	Name    string `json:"name"`
 	Task    any    `json:"task,omitempty"`
+
+	// Only for a limit with shares: these, and for a calendar its lapses, the longest first,
+	// its guard, and the place of what counts after the reset in Windows if it checks that.
+	Shares []shareArgs `json:"shares,omitempty"`
+	Lapses []int64     `json:"lapses,omitempty"`
+	Guard  int64       `json:"guard,omitempty"`
+	Next   int         `json:"next,omitempty"`
+}
+
+// shareArgs are a share of a limit.
+type shareArgs struct {
+	Units int64 `json:"units"` // what it is guaranteed, in what the limit counts
+	Lapse int64 `json:"lapse"`
+	Ops   []int `json:"ops"` // the numbers of its pairs that the limit counts
 }
 
 // sumArgs ask a look for the sum of entries with scores above From and up to To.
@@ -234,4 +261,9 @@ type itemArgs struct {
 	Labels   string  `json:"labels"`             // job|region|run
 	Progress string  `json:"progress,omitempty"` // where a walk in the run before ended
 	Bounds   []int64 `json:"bounds"`             // for each limit its bound, or unbound
+	Never    int     `json:"never,omitempty"`    // the place of a limit that the item never fits, from 1
+	// If a limit has shares, for each limit which of its shares is the item's, from 1, and,
+	// for an item with a floor, its bound without that.
+	Own   []int   `json:"own,omitempty"`
+	Rooms []int64 `json:"rooms,omitempty"`
 }

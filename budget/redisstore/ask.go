@@ -21,6 +21,7 @@ const (
 	statusDamaged
 	statusNewer
 	statusLost
+	statusDays
 )
 
 // answer is a script's reply: status, clock, and the rest.
@@ -57,9 +58,9 @@ func (s *Store) read(doing, name string, reply []any) (answer, error) {
 	}
 	s.learnAt(name, a.now)
 	switch a.status {
-	case statusDone, statusAgain, statusPeriods:
+	case statusDone, statusAgain, statusPeriods, statusDays:
 	case statusRegistry:
-		s.remember(name, newRegistry(splitNames(text(a.rest, 0))))
+		s.remember(name, newRegistry(splitNames(text(a.rest, 0)), splitNames(text(a.rest, 1))))
 	case statusClock:
 		return answer{}, clockError(doing+" "+name, a.now)
 	case statusDamaged:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,6 +24,7 @@ type batch struct {
 	driver.Batch
 	until    []time.Time // when to give up each item, by the local clock
 	around   int64       // the instant for which calendar periods are sent
+	days     []int64     // of the history that may be written
 	open     []int       // items without a decision yet
 	progress []string
 	unsure   bool // an attempt for the open items got no answer and may have been applied
@@ -30,8 +32,9 @@ type batch struct {
 	decided  driver.Decisions
 
 	mode   purpose
-	status int64 // of the last run
-	sums   []sum // a look's sums, one for each limit
+	status int64    // of the last run
+	names  []string // to register with the next run
+	sums   []sum    // a look's sums, one for each limit
 	lost   *recovery
 	report *report
 	rows   *driver.Import
@@ -89,6 +92,12 @@ func (s *Store) newBatch(ctx context.Context, b driver.Batch, began time.Time) *
 	if offset, known := s.clockOffset(b.Budget); known {
 		run.around = time.Now().UnixMicro() + offset
 	}
+	run.days = s.daysAround(b.Budget, b.Now)
+	for _, item := range b.Items {
+		if item.Recorded {
+			run.days = addDays(run.days, (run.around-item.Age)/historyDay)
+		}
+	}
 	return run
 }
 
@@ -112,28 +121,38 @@ func (b *batch) rest(answer driver.Decision) driver.Decisions {
 // step runs the script once on the open items. It returns true when all are decided.
 func (b *batch) step(ctx context.Context) (bool, error) {
 	had := b.store.registry(b.Budget)
-	r, added := had.with(b.openItems())
+	known, split := had, []string(nil)
+	if b.divides() {
+		known, split = had.splitFor(b.Limits)
+	}
+	r, added := known.with(b.openItems())
 	switch b.mode {
 	case recovering, beginningAnew:
 		had, r, added = b.lost.registry(had, b.Limits, b.mode)
 	case reporting:
 		r, added = b.report.registry(had, b.Limits)
 	case importing:
-		r, added = importRegistry(had, b.rows.Rows)
+		r, added = importRegistry(known, b.rows.Rows)
+	}
+	if len(b.names) > 0 {
+		r, added = r.registered(b.names, len(had.names))
 	}
 	script := b.store.scripts.Charge
-	if b.mode == importing {
+	switch {
+	case b.mode == importing:
 		script = b.store.scripts.Import
+	case b.divides():
+		script = b.store.scripts.Divide
 	}
 	a, err := b.store.ask(ctx, b.doing(), b.Budget, script, b.keys(r), func(attempt time.Time) []any {
-		return b.args(had, r, added, attempt)
+		return b.args(had, r, added, split, attempt)
 	})
 	if err != nil {
 		b.unrun = a.unrun
 		return false, err
 	}
 	done, err := b.read(a)
-	if len(added) > 0 && a.status == statusDone && !errors.Is(err, driver.ErrStoreConfig) {
+	if len(added)+len(split) > 0 && a.status == statusDone && !errors.Is(err, driver.ErrStoreConfig) {
 		b.store.remember(b.Budget, r)
 	}
 	return done, err
@@ -146,7 +165,11 @@ func (b *batch) read(a answer) (bool, error) {
 	case statusPeriods:
 		b.around = numberAt(a.rest, 0)
 		return false, nil
-	case statusAgain, statusRegistry:
+	case statusAgain:
+		b.names = splitNames(text(a.rest, 0))
+		return false, nil
+	case statusRegistry, statusDays:
+		b.days = withDays(b.days, a)
 		return false, nil
 	}
 	if !b.isAnswered(a.rest) {
@@ -237,8 +260,15 @@ func (b *batch) decision(item driver.Item, result driver.Result, answer []any) d
 			if found == "" {
 				continue
 			}
-			if at := returnsAt(item, limit, used(i), found); d.Limit < 0 || at > d.RetryAt {
-				d.Limit, d.RetryAt, d.Remaining = i, at, limit.Remaining(used(i))
+			at, kept := int64(0), []int64(nil)
+			if len(limit.Shares) > 0 {
+				shared, _ := readShared(limit, found)
+				at, kept = shared.fits(limit, item.Lease, b.seen), shared.kept
+			} else {
+				at = returnsAt(item, limit, used(i), found)
+			}
+			if d.Limit < 0 || at > d.RetryAt {
+				d.Limit, d.RetryAt, d.Remaining, d.Kept = i, at, limit.Remaining(used(i)), kept
 			}
 		}
 		b.bindLocks(&d, text(answer, 5), used)
@@ -267,15 +297,15 @@ func (b *batch) openItems() []driver.Item {
 
 // args are the arguments of charge.lua. had is the registry that the ledger should have,
 // r is had with added. The script charges nothing past the attempt's end.
-func (b *batch) args(had, r registry, added []string, attempt time.Time) []any {
+func (b *batch) args(had, r registry, added, split []string, attempt time.Time) []any {
 	mode := b.mode
 	if b.seen > 0 && mode == deciding { // all runs of a batch decide at the first run's time
 		mode = goingOn
 	}
 	args := chargeArgs{
-		ledgerArgs: ledgerArgs{had.sig, b.Now}, Mode: mode, Steps: b.store.maxSteps, Observe: b.Observe, Candidate: rand.Text(),
+		ledgerArgs: ledgerArgs{had.sig, b.Now, b.store.historyOf(b.days)}, Mode: mode, Steps: b.store.maxSteps, Observe: b.Observe, Candidate: rand.Text(),
 		Ledger: b.Mark.Ledger, Changes: b.Mark.Changes, Seen: b.Mark.Seen, Told: []toldArgs{{b.Mark.ID, b.Mark.At}},
-		Host: b.Host, Hosts: b.holding(), Gone: b.gone(), Add: append([]string{}, added...), Items: make([]itemArgs, len(b.open)),
+		Host: b.Host, Hosts: b.holding(), Table: tableOf(b.Table), Gone: b.gone(), Add: append([]string{}, added...), Split: append([]string{}, split...), Items: make([]itemArgs, len(b.open)),
 	}
 	for _, other := range b.Others {
 		args.Told = append(args.Told, toldArgs{other.ID, other.At})
@@ -295,14 +325,21 @@ func (b *batch) args(had, r registry, added []string, attempt time.Time) []any {
 	if b.mode == importing {
 		args.Import = importOf(*b.rows, r)
 	}
+	if b.divides() {
+		args.divide(b.Limits, r)
+	}
 	serverTime := b.store.serverTimes(b.Budget)
 	for j, i := range b.open {
 		item := &b.Items[i]
 		a := &args.Items[j]
 		*a = itemArgs{
-			ID: item.ID, Op: r.number(item.Operation), Units: item.Units, Lease: item.Lease, Dry: item.DryRun,
+			ID: item.ID, Op: r.number(item.Operation, item.Labels.Job), Units: item.Units, Lease: item.Lease, Dry: item.DryRun,
 			Deadline: serverTime(earlier(b.until[i], attempt)), Fence: item.Fence, Labels: labelText(item.Labels),
 			Progress: b.progress[i], Bounds: make([]int64, len(b.Limits)),
+		}
+		if !slices.Contains(args.Ops, a.Op) {
+			base, _ := limit.CutPair(r.names[a.Op-1])
+			args.Ops, args.Bases = append(args.Ops, a.Op), append(args.Bases, base)
 		}
 		if item.Recorded {
 			a.Age = &item.Age
@@ -311,6 +348,15 @@ func (b *batch) args(had, r registry, added []string, attempt time.Time) []any {
 			a.Bounds[k] = unbound
 			if item.CheckedBy(l) {
 				a.Bounds[k] = l.Bound(item.Floor, item.UseHeadroom)
+				if a.Never == 0 && !l.Observe && item.NeverFits(l) {
+					a.Never = k + 1
+				}
+			}
+			if args.Divided {
+				a.Own = append(a.Own, 1+l.ShareOf(item.Labels.Job))
+				if item.Floor > 0 {
+					a.Rooms = append(a.Rooms, l.Bound(0, item.UseHeadroom))
+				}
 			}
 		}
 	}

@@ -45,6 +45,11 @@ func (s *Store) Export(ctx context.Context, export driver.Export, to driver.Ledg
 				return err
 			}
 		}
+		if first && page.head.Ledger != "" {
+			if err := s.exportHistory(ctx, export, to); err != nil {
+				return err
+			}
+		}
 		if page.head.Ledger != begun.head.Ledger || page.epoch != begun.epoch {
 			return fmt.Errorf("export %s from Redis: %w: the ledger was reset, replaced or merged meanwhile; export again", export.Budget, driver.ErrUnavailable)
 		}
@@ -129,7 +134,7 @@ func readRow(id, packed string, operations []string) (r driver.Row, ok bool) {
 	if !ok || op < 1 || op > int64(len(operations)) || r.State == "" {
 		return r, false
 	}
-	r.Operation = operations[op-1]
+	r.Operation, _ = limit.CutPair(operations[op-1])
 	for i, field := range []*int64{&r.Asked, &r.Units, nil, &r.Start, &r.Score} {
 		if field == nil {
 			continue
@@ -155,6 +160,11 @@ func (s *Store) importRows(ctx context.Context, c driver.Import) (answer driver.
 	}
 	run := s.newBatch(ctx, driver.Batch{Budget: c.Budget, Now: c.Now, Limits: c.Limits}, time.Now())
 	run.mode, run.rows = importing, &c
+	for _, row := range c.Rows {
+		if row.State == driver.RowHistory {
+			run.days = addDays(run.days, row.Start/historyDay)
+		}
+	}
 	for settling := false; ; {
 		done, err := run.step(ctx)
 		switch {
@@ -178,11 +188,13 @@ func (s *Store) importRows(ctx context.Context, c driver.Import) (answer driver.
 
 // importRegistry returns had with the operations of rows, and the operations added.
 func importRegistry(had registry, rows []driver.Row) (registry, []string) {
-	operations := make([]string, len(rows))
-	for i, row := range rows {
-		operations[i] = row.Operation
+	var charges []charge
+	for _, row := range rows {
+		if row.State != driver.RowHistory {
+			charges = append(charges, charge{row.Operation, row.Labels.Job})
+		}
 	}
-	return had.withNames(operations)
+	return had.withCharges(charges)
 }
 
 // importOf are the arguments of an import.
@@ -195,8 +207,12 @@ func importOf(c driver.Import, known registry) *importArgs {
 		args.Locks = append(args.Locks, lockRow{cmp.Or(k.Limit, wholeBudget), k.Until, k.Since, k.Why})
 	}
 	for i, r := range c.Rows {
+		if r.State == driver.RowHistory {
+			args.Rows[i] = rowArgs{ID: r.ID, State: "h", Units: r.Units, Calls: r.Calls, Start: r.Start, Score: r.Score, Labels: seriesOf(r)}
+			continue
+		}
 		args.Rows[i] = rowArgs{
-			ID: r.ID, Op: known.number(r.Operation), State: stateLetter(r.State), Asked: r.Asked, Units: r.Units, Calls: r.Calls,
+			ID: r.ID, Op: known.number(r.Operation, r.Labels.Job), State: stateLetter(r.State), Asked: r.Asked, Units: r.Units, Calls: r.Calls,
 			Start: r.Start, Score: r.Score, Labels: labelText(r.Labels), Observed: r.Observed, Pseudo: limit.IsPseudo(r.Operation),
 		}
 	}

@@ -23,6 +23,9 @@ type exportReader struct {
 func (r *exportReader) Head(driver.LedgerHead) error { return nil }
 
 func (r *exportReader) Row(row driver.Row) error {
+	if row.State == driver.RowHistory {
+		return nil
+	}
 	r.units[row.ID] = row.Units
 	if r.rows++; r.rows == 1500 {
 		r.midway()

@@ -20,11 +20,11 @@ func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, e
 		return driver.Finished{}, err
 	}
 	until := giveUp(ctx, f.Deadline, f.Now, began)
-	unsure := false
+	unsure, days := false, s.daysAround(f.Budget, f.Now)
 	for {
 		r := s.registry(f.Budget)
-		a, err := s.ask(ctx, "finish a reservation of", f.Budget, s.scripts.Finish, s.keys(f.Budget, r), func(attempt time.Time) []any {
-			return arguments(finishArgs{ledgerArgs{r.sig, f.Now}, f.ID, f.Release, f.Units, s.serverTimes(f.Budget)(earlier(until, attempt)), f.Age})
+		a, err := s.ask(ctx, "finish a reservation of", f.Budget, s.scripts.Finish, s.daysKeys(f.Budget, r, days), func(attempt time.Time) []any {
+			return arguments(finishArgs{ledgerArgs{r.sig, f.Now, s.historyOf(days)}, f.ID, f.Release, f.Units, s.serverTimes(f.Budget)(earlier(until, attempt)), f.Age})
 		})
 		if err == nil && a.status == statusDone && !finishRest(a.rest) {
 			err = s.strange("finish a reservation of "+f.Budget, a.rest)
@@ -32,7 +32,7 @@ func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, e
 		if err != nil {
 			return driver.Finished{}, err
 		}
-		unsure = unsure || a.unsure
+		unsure, days = unsure || a.unsure, withDays(days, a)
 		result := driver.FinishResult(numberAt(a.rest, 0))
 		switch late := a.status == statusDone && result == driver.FinishLate; {
 		case late && time.Now().Before(until):

@@ -148,7 +148,7 @@ func (s *Store) JobHistory(ctx context.Context, q driver.JobHistoryQuery) ([]dri
 	)
 	for len(found) < q.Most {
 		most := min(q.Most-len(found), recordsOfARun)
-		reply, err := s.run(ctx, s.scripts.JobHistory, s.jobKeys(q.Job, "h", "r"), arguments(historyArgs{fmt.Sprint(q.Since), top, over, most})...).Slice()
+		reply, err := s.run(ctx, s.scripts.JobHistory, s.jobKeys(q.Job, "h", "r"), arguments(jobHistoryArgs{fmt.Sprint(q.Since), top, over, most})...).Slice()
 		if err != nil {
 			return nil, s.fault(doing, err)
 		}

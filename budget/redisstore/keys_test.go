@@ -69,7 +69,8 @@ func (f *fakeStore) release(id string) {
 }
 
 // I8: all keys of a budget lie under one hash tag and carry one expiry, past the
-// longest window, the longest lease and a week.
+// longest window, the longest lease and a week. Those of the history have an expiry of
+// their own: the last of its hours and as long as it is kept.
 func TestKeysExpireTogether(t *testing.T) {
 	t.Parallel()
 	f, admin := startFake(t)
@@ -82,6 +83,9 @@ func TestKeysExpireTogether(t *testing.T) {
 		for _, key := range keys {
 			if !strings.HasPrefix(key, "quotactl:v1:{"+name+"}:") {
 				t.Errorf("key %q is not under the hash tag", key)
+			}
+			if strings.Contains(key, "}:h:") {
+				continue
 			}
 			left, err := admin.PTTL(t.Context(), key).Result()
 			if err != nil || left < 0 {
@@ -123,6 +127,18 @@ func TestKeysExpireTogether(t *testing.T) {
 	if left, kept := expiries(), locked+24*time.Hour+7*24*time.Hour; left > kept || left < kept-time.Minute {
 		t.Fatalf("keys expire in %s, want %s past the lock", left, kept)
 	}
+}
+
+// The key of a day's history expires as long after the day as history is kept, and an hour.
+func TestHistoryExpires(t *testing.T) {
+	t.Parallel()
+	f, admin := startFake(t)
+	f.charge("first", 6)
+	const day = int64(24 * 3_600_000_000)
+	key := fmt.Sprintf("quotactl:v1:{%s}:h:%d", name, f.now/day)
+	left := must.Get(admin.PTTL(t.Context(), key).Result())(t)
+	want := time.Duration((f.now/day+1)*day+3_600_000_000+driver.HistoryKept-f.now) * time.Microsecond
+	check.Equal(t, (want-left).Abs() < 5*time.Second, true, "expires in", left, "want", want)
 }
 
 // What left every window and the hour is removed, so that memory is bounded.

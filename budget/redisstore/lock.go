@@ -132,7 +132,7 @@ func (b *batch) bindLocks(d *driver.Decision, lines string, used func(i int) int
 		if !first && lock.until <= d.RetryAt && (d.Locked || lock.until < d.RetryAt) {
 			continue
 		}
-		d.Limit, d.RetryAt, d.Remaining, d.Locked, d.Why = lock.limit, lock.until, 0, true, lock.why
+		d.Limit, d.RetryAt, d.Remaining, d.Kept, d.Locked, d.Why = lock.limit, lock.until, 0, nil, true, lock.why
 		if lock.limit == aLoss {
 			d.Limit, d.Locked, d.Recovering = -1, false, true
 		}

@@ -84,7 +84,7 @@ func (b *batch) summed() bool {
 
 // view converts the script's looks to a driver.View.
 func (b *batch) view() driver.View {
-	view := driver.View{Now: b.decided.Now, Limits: make([]driver.LimitView, len(b.Limits)), Locks: standing(b.locks, b.seen), Mark: b.told.mark, AtWork: b.told.atWork, Recovering: b.told.until}
+	view := driver.View{Now: b.decided.Now, Limits: make([]driver.LimitView, len(b.Limits)), Locks: standing(b.locks, b.seen), Mark: b.told.mark, AtWork: b.told.atWork, Tables: b.told.tables.Within(b.seen), Recovering: b.told.until}
 	for i := range b.lacks {
 		view.Missing = append(view.Missing, b.Others[numberAt(b.lacks, i)-1].ID)
 	}
@@ -99,6 +99,9 @@ func (b *batch) view() driver.View {
 			continue
 		}
 		v.Recovered, v.Drift = numberAt(seen, 5), numberAt(seen, 6)
+		for j := range l.Shares {
+			v.Shares = append(v.Shares, numberAt(list(seen, 7), j))
+		}
 		floor, least, some := numberAt(seen, 1), numberAt(seen, 2), b.sums[i].value
 		if least != 0 {
 			v.NextAt, v.NextAmount = l.Window.Returns(least), some

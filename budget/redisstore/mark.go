@@ -11,11 +11,26 @@ type ledgerTold struct {
 	mark   driver.Mark
 	atWork int   // how many hosts are at work
 	until  int64 // a loss holds charges back until then; 0: it does not
+	tables driver.NotedTables
 }
 
 // isTold checks its form: the ledger's id, its changes, the newest charge's id and time,
-// hosts and instants alternating, and until when a loss holds charges back.
-var isTold = tuple(isText, count, isText, count, isHosts, count)
+// hosts and instants alternating, until when a loss holds charges back, and share tables.
+var isTold = tuple(isText, count, isText, count, isHosts, count, isTables)
+
+func isTables(v any) bool {
+	text, ok := v.(string)
+	_, err := driver.ParseTables(text)
+	return ok && err == nil
+}
+
+// tableOf is a share table as the script notes it; empty: there is none.
+func tableOf(t driver.ShareTable) string {
+	if t.Host == "" {
+		return ""
+	}
+	return t.Host + " " + t.Digest
+}
 
 func isHosts(v any) bool {
 	text, ok := v.(string)
@@ -33,6 +48,7 @@ func readTold(list []any, at int64) (t ledgerTold) {
 	}
 	t.mark = driver.Mark{Ledger: text(list, 0), Changes: numberAt(list, 1), ID: text(list, 2), At: numberAt(list, 3), Seen: at}
 	t.until = numberAt(list, 5)
+	t.tables, _ = driver.ParseTables(text(list, 6)) // isTold has read it
 	f := strings.Fields(text(list, 4))
 	for i := 1; i < len(f); i += 2 {
 		if number(f[i]) > at-driver.HostNoted {

@@ -36,7 +36,7 @@ func (s *Store) recover(ctx context.Context, r driver.Recovery) (driver.Recovere
 	answer := driver.Recovered{Amounts: make([]int64, len(r.Limits))}
 	for {
 		done, err := run.step(ctx)
-		if run.mode == beginningAnew && err == nil && run.status != statusPeriods {
+		if run.mode == beginningAnew && err == nil && run.status != statusPeriods && run.status != statusDays {
 			// The ledger is begun anew, by this run or by another caller. The recovery continues.
 			answer.Anew, run.mode = answer.Anew || run.status != statusRegistry, recovering
 		}
@@ -80,16 +80,16 @@ func (r *recovery) registry(had registry, limits []limit.Limit, m purpose) (regi
 // args are the arguments for one limit.
 func (r *recovery) args(i int, l limit.Limit, known registry) any {
 	own, id := r.OwnOf(i)
-	return recoverArgs{r.At, r.Used[i], r.came[i], known.number(limit.RecoveredOperation(l.Name)), l.Limit, limit.RecoveredID(l.Name), own, id}
+	return recoverArgs{r.At, r.Used[i], r.came[i], known.number(limit.RecoveredOperation(l.Name), ""), l.Limit, limit.RecoveredID(l.Name), own, id}
 }
 
 // keys are the ledger's keys. A recovery takes all keys that the ledger may have, to find
 // what is left of one that was partly evicted.
 func (b *batch) keys(r registry) []string {
 	if b.mode != beginningAnew && b.mode != recovering {
-		return b.store.keys(b.Budget, r)
+		return b.store.daysKeys(b.Budget, r, b.days)
 	}
-	return b.store.allKeys(b.Budget, len(r.names))
+	return append(b.store.allKeys(b.Budget, len(r.names)), b.store.dayKeys(b.Budget, b.days)...)
 }
 
 // allKeys are the keys of a ledger with the most operations that it may have, and more

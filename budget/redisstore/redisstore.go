@@ -31,6 +31,8 @@ type Options struct {
 	Prefix string
 	// Timeout bounds one call; connecting has 1 s of its own.
 	Timeout time.Duration
+	// History is how long the spend by the hour is kept; 90 days when 0, none when below 0.
+	History time.Duration
 	// Password is used if the URL has none.
 	Password string
 }
@@ -48,6 +50,7 @@ type Store struct {
 	// it; see export_test.go.
 	testClock func() int64
 	maxSteps  int
+	kept      int64 // µs of history; 0: none
 	pace      pace
 
 	mu      sync.Mutex // guards all below
@@ -95,7 +98,7 @@ func open(url string, o Options, clock string) (*Store, error) {
 	client, follow := target.client(o.Timeout)
 	return &Store{
 		client: client, follow: follow, options: func(address string) *redis.Options { return target.options(o.Timeout, "tcp", address) }, prefix: o.Prefix, timeout: o.Timeout, cluster: target.mode == cluster,
-		scripts: lua.With(clock), maxSteps: maxSteps, ledgers: map[string]*registry{}, clocks: map[string]*offset{},
+		scripts: lua.With(clock), maxSteps: maxSteps, kept: max(0, driver.KeptFor(o.History)), ledgers: map[string]*registry{}, clocks: map[string]*offset{},
 	}, nil
 }
 

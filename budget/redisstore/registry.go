@@ -11,19 +11,66 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// registry is the names of a ledger's operations in the order of their numbers (from 1).
-// It is immutable, so that the keys and arguments of a script run match.
+// registry is the names of a ledger's operations, and of the pairs of an operation and a
+// job, in the order of their numbers (from 1). The charges of jobs that a pattern matches
+// are counted under pairs. It is immutable, so that the keys and arguments of a script run
+// match.
 type registry struct {
-	names []string
-	sig   string // the SHA-1 of the names joined by commas; empty for none
+	names    []string
+	patterns []string
+	sig      string // the SHA-1 of both, as the script joins them; empty for none
 }
 
-func newRegistry(names []string) registry {
-	if len(names) == 0 {
+func newRegistry(names, patterns []string) registry {
+	if len(names)+len(patterns) == 0 {
 		return registry{}
 	}
-	sum := sha1.Sum([]byte(strings.Join(names, ","))) //nolint:gosec // see the import
-	return registry{names: names, sig: hex.EncodeToString(sum[:])}
+	text := strings.Join(names, ",")
+	if len(patterns) > 0 {
+		text += ";" + strings.Join(patterns, ",")
+	}
+	sum := sha1.Sum([]byte(text)) //nolint:gosec // see the import
+	return registry{names: names, patterns: patterns, sig: hex.EncodeToString(sum[:])}
+}
+
+// splitFor returns the registry with the patterns of the limits' shares, and the new ones.
+func (r registry) splitFor(limits []limit.Limit) (registry, []string) {
+	patterns := slices.Clone(r.patterns)
+	for _, pattern := range limit.Patterns(limits) {
+		if !slices.Contains(patterns, pattern) && len(patterns) < driver.MaxPatterns {
+			patterns = append(patterns, pattern)
+		}
+	}
+	if len(patterns) == len(r.patterns) {
+		return r, nil
+	}
+	return newRegistry(r.names, patterns), patterns[len(r.patterns):]
+}
+
+// paired is the name under which the ledger counts a job's charges of an operation: the
+// pair if the job is counted apart, and the ledger has room for it.
+func (r registry) paired(operation, job string) string {
+	if !slices.Contains(r.names, operation) && !limit.IsPseudo(operation) && told(r.names) >= driver.MaxOperations-1 {
+		operation = driver.OtherOperation
+	}
+	if !limit.MatchJob(r.patterns, job) || limit.IsPseudo(operation) {
+		return operation
+	}
+	pair := limit.Pair(operation, job)
+	if !slices.Contains(r.names, pair) && len(pairsOf(r.names)) >= driver.MaxPairs {
+		return operation
+	}
+	return pair
+}
+
+// pairsOf are the pairs among names.
+func pairsOf(names []string) (list []string) {
+	for _, name := range names {
+		if _, job := limit.CutPair(name); job != "" {
+			list = append(list, name)
+		}
+	}
+	return list
 }
 
 // registry returns a ledger's operations as last seen.
@@ -76,57 +123,81 @@ func splitNames(list string) []string {
 // with returns the registry with the operations of items, and the new ones. Beyond the
 // maximum, operations become OtherOperation.
 func (r registry) with(items []driver.Item) (registry, []string) {
-	operations := make([]string, len(items))
+	charges := make([]charge, len(items))
 	for i, item := range items {
-		operations[i] = item.Operation
+		charges[i] = charge{item.Operation, item.Labels.Job}
 	}
-	return r.withNames(operations)
+	return r.withCharges(charges)
 }
 
-// withNames is with for operations. Pseudo-operations never become OtherOperation.
+// charge is an operation and the job that it is charged for.
+type charge struct{ operation, job string }
+
+// withNames is with for operations without a job.
 func (r registry) withNames(operations []string) (registry, []string) {
-	names := slices.Clone(r.names)
-	for _, operation := range operations {
-		if !limit.IsPseudo(operation) && !slices.Contains(names, operation) && told(names) >= driver.MaxOperations-1 {
-			operation = driver.OtherOperation
-		}
-		if !slices.Contains(names, operation) {
-			names = append(names, operation)
+	charges := make([]charge, len(operations))
+	for i, operation := range operations {
+		charges[i].operation = operation
+	}
+	return r.withCharges(charges)
+}
+
+// withCharges is with for charges. Pseudo-operations never become OtherOperation.
+func (r registry) withCharges(charges []charge) (registry, []string) {
+	grown := registry{names: slices.Clone(r.names), patterns: r.patterns}
+	for _, c := range charges {
+		if name := grown.paired(c.operation, c.job); !slices.Contains(grown.names, name) {
+			grown.names = append(grown.names, name)
 		}
 	}
-	if len(names) == len(r.names) {
+	if len(grown.names) == len(r.names) {
 		return r, nil
 	}
-	return newRegistry(names), names[len(r.names):]
+	return newRegistry(grown.names, r.patterns), grown.names[len(r.names):]
 }
 
-// told counts the names that are not pseudo-operations.
+// told counts the names that are operations of calls: neither pseudo-operations nor pairs.
 func told(names []string) int {
 	n := len(names)
 	for _, name := range names {
-		if limit.IsPseudo(name) {
+		if _, job := limit.CutPair(name); limit.IsPseudo(name) || job != "" {
 			n--
 		}
 	}
 	return n
 }
 
-// number is an operation's number. An operation without one has OtherOperation's.
-func (r registry) number(operation string) int {
-	if i := slices.Index(r.names, operation); i >= 0 {
-		return i + 1
+// number is the number under which a job's charges of an operation count. An operation
+// without one has OtherOperation's.
+func (r registry) number(operation, job string) int {
+	for _, name := range []string{r.paired(operation, job), operation} {
+		if i := slices.Index(r.names, name); i >= 0 {
+			return i + 1
+		}
 	}
 	return slices.Index(r.names, driver.OtherOperation) + 1
 }
 
+// shared are the numbers of the pairs of a share's jobs among covered ones.
+func (r registry) shared(s limit.Share, covered []int) []int {
+	list := []int{}
+	for _, no := range covered {
+		if _, job := limit.CutPair(r.names[no-1]); s.Has(job) {
+			list = append(list, no)
+		}
+	}
+	return list
+}
+
 // covered are the numbers of the operations that a limit counts, in order. If the registry
 // is full, OtherOperation counts in every limit that may cover an operation in it.
-func (r registry) covered(limit limit.Limit) []int {
+func (r registry) covered(l limit.Limit) []int {
 	list := []int{}
 	for i, name := range r.names {
-		counts := limit.Covers(name)
+		name, _ = limit.CutPair(name)
+		counts := l.Covers(name)
 		if name == driver.OtherOperation && told(r.names) >= driver.MaxOperations {
-			counts = counts || limit.CoversBeyond(func(operation string) bool { return slices.Contains(r.names, operation) })
+			counts = counts || l.CoversBeyond(func(operation string) bool { return slices.Contains(r.names, operation) })
 		}
 		if counts {
 			list = append(list, i+1)

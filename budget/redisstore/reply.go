@@ -101,11 +101,12 @@ func listOf(f form) form {
 // The forms of replies that do not depend on the call, after status and clock if the
 // reply has these.
 var (
-	replyHead   = tuple(within(statusDone, statusLost), count)
-	formOfRest  = map[int64]form{statusAgain: tuple(), statusRegistry: tuple(isNames), statusPeriods: tuple(count), statusClock: tuple(), statusDamaged: tuple(isText), statusNewer: tuple(isText), statusLost: tuple()}
+	replyHead   = tuple(within(statusDone, statusDays), count)
+	formOfRest  = map[int64]form{statusAgain: tuple(isNames), statusRegistry: tuple(isNames, isNames), statusPeriods: tuple(count), statusClock: tuple(), statusDamaged: tuple(isText), statusNewer: tuple(isText), statusLost: tuple(), statusDays: tuple(isNames)}
+	historyRest = tuple(count, count, isText, listOf(listOf(isText)))
 	finishRest  = tuple(within(int64(driver.Settled), int64(driver.FinishOverflow)), flag, count)
 	lockRest    = tuple(count, count, isText, flag)
-	lookedAt    = tuple(count, integer, count, count, isText, count, count)
+	lookedAt    = tuple(count, integer, count, count, isText, count, count, listOf(count))
 	lookedInto  = tuple(count, count, count) // a bucket
 	recoveredOf = tuple(count, isText)
 	reportedOf  = tuple(count, count, count)
@@ -214,7 +215,7 @@ func (b *batch) isDecision(item driver.Item, answer []any) bool {
 			return false
 		}
 		if found, ok := score.(string); ok {
-			if !isScore(limit.Window, found) {
+			if !isScore(limit, found) {
 				return false
 			}
 			refusing++
@@ -258,7 +259,12 @@ func readReplayed(told string) (ended driver.Ended, first driver.Labels, ok bool
 }
 
 // isScore checks the score that must leave a window for an item that its limit refused.
-func isScore(w limit.Window, found string) bool {
+func isScore(l limit.Limit, found string) bool {
+	w := l.Window
+	if len(l.Shares) > 0 {
+		_, ok := readShared(l, found)
+		return ok
+	}
 	if w.Kind != limit.Bucket {
 		return count(found)
 	}

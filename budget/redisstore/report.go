@@ -60,5 +60,5 @@ func (r *report) args(l limit.Limit, known registry) any {
 	if l.Name != r.Limit {
 		return nil
 	}
-	return reportArgs{r.At, r.Used, r.Seen, r.Reset, r.After, known.number(limit.DriftOperation(l.Name)), limit.DriftID(l.Name)}
+	return reportArgs{r.At, r.Used, r.Seen, r.Reset, r.After, known.number(limit.DriftOperation(l.Name), ""), limit.DriftID(l.Name)}
 }

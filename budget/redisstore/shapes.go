@@ -1,6 +1,8 @@
 package redisstore
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/quotactl/quotactl/budget/limit"
@@ -10,37 +12,50 @@ import (
 // periods around an instant.
 func (a *chargeArgs) shape(limits []limit.Limit, around int64) {
 	a.Windows, a.Meters, a.Limits = []windowArgs{}, []meterArgs{}, make([]limitArgs, len(limits))
-	seen := map[string]limitArgs{} // windows and meters by key, with their places
+	places := map[string]int{} // of windows and meters, by key
+	for _, w := range limit.Windows(limits) {
+		window := windowArgs{Key: w.Key(), Longest: w.Longest()}
+		if w.Kind == limit.CalendarKind {
+			var p periods
+			p.P0, p.P1 = w.Span(around)
+			_, p.P2 = w.Span(p.P1)
+			p.C0, p.C1 = w.Cut(p.P0), w.Cut(p.P1)
+			window.periods = &p
+		}
+		a.Windows = append(a.Windows, window)
+		places[window.Key] = len(a.Windows)
+	}
 	for i, l := range limits {
-		w := l.Window
-		key := w.Key()
-		if w.Kind == limit.Bucket {
-			key = l.Meter()
+		args := &a.Limits[i]
+		args.Calls, args.Observe, args.Name = l.Counts == limit.CountCalls, l.Observe, l.Name
+		if l.Window.Kind != limit.Bucket {
+			args.Window = places[l.Window.Key()]
+			continue
 		}
-		place, known := seen[key]
-		switch {
-		case known:
-		case w.Kind == limit.Bucket:
-			patterns := strings.Join(l.Operations, ",")
-			if patterns == "" {
-				patterns = "-"
-			}
-			a.Meters = append(a.Meters, meterArgs{key, patterns, l.Longest(), l.Limit})
-			place.Bucket = len(a.Meters)
-		default:
-			window := windowArgs{Key: key, Longest: w.Longest()}
-			if w.Kind == limit.CalendarKind {
-				var p periods
-				p.P0, p.P1 = w.Span(around)
-				_, p.P2 = w.Span(p.P1)
-				p.C0, p.C1 = w.Cut(p.P0), w.Cut(p.P1)
-				window.periods = &p
-			}
-			a.Windows = append(a.Windows, window)
-			place.Window = len(a.Windows)
+		key := l.Meter()
+		if places[key] == 0 {
+			a.Meters = append(a.Meters, meterArgs{key, cmp.Or(strings.Join(l.Operations, ","), "-"), l.Longest(), l.Limit})
+			places[key] = len(a.Meters)
 		}
-		seen[key] = place
-		place.Calls, place.Observe, place.Name = l.Counts == limit.CountCalls, l.Observe, l.Name
-		a.Limits[i] = place
+		args.Bucket = places[key]
+	}
+}
+
+// divide sets the shares of the limits that have some.
+func (a *chargeArgs) divide(limits []limit.Limit, known registry) {
+	for i, l := range limits {
+		if len(l.Shares) == 0 {
+			continue
+		}
+		args := &a.Limits[i]
+		a.Divided = true
+		args.Lapses, args.Guard = l.Lapses(), l.Window.Guard
+		for j, units := range l.Guarantees() {
+			args.Shares = append(args.Shares, shareArgs{units, l.Shares[j].Lapse, known.shared(l.Shares[j], args.Covered)})
+		}
+		if l.ChecksNext() {
+			key := l.Window.AfterReset().Key()
+			args.Next = 1 + slices.IndexFunc(a.Windows, func(w windowArgs) bool { return w.Key == key })
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // Spent implements driver.Store: a page of the ledger in each run of a script.
@@ -23,7 +24,7 @@ func (s *Store) Spent(ctx context.Context, q driver.SpentQuery) (driver.Spent, e
 		}
 		r := s.registry(q.Budget)
 		a, err := s.ask(ctx, "sum the ledger of", q.Budget, s.scripts.Spent, s.keys(q.Budget, r), func(time.Time) []any {
-			return arguments(spentArgs{ledgerArgs{r.sig, q.Now}, s.maxSteps, q.Span, q.By, came})
+			return arguments(spentArgs{ledgerArgs{Sig: r.sig, Now: q.Now}, s.maxSteps, q.Span, q.By, came})
 		})
 		if err != nil {
 			return driver.Spent{}, err
@@ -42,7 +43,7 @@ func (s *Store) Spent(ctx context.Context, q driver.SpentQuery) (driver.Spent, e
 		for _, row := range lists(a.rest, 1) {
 			name := text(row, 0)
 			if q.By == driver.ByOperation {
-				name = r.names[number(name)-1]
+				name, _ = limit.CutPair(r.names[number(name)-1])
 			}
 			sum := sums[name]
 			if sum == nil {

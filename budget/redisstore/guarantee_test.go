@@ -1,0 +1,97 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
+	"github.com/quotactl/quotactl/internal/redistest"
+	"github.com/quotactl/quotactl/internal/storetest"
+)
+
+func TestGuarantees(t *testing.T) {
+	t.Parallel()
+	var clock atomic.Int64
+	store := must.Get(redisstore.OpenWithClock(redistest.Start(t).URL(0), redisstore.Options{Timeout: patient}, clock.Load))(t)
+	storetest.Guarantees(t, store, &clock)
+	must.Do(t, store.Close())
+}
+
+func TestShareWalkBounded(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	var clock atomic.Int64
+	store := must.Get(redisstore.OpenWithClock(server.URL(0), redisstore.Options{Timeout: patient}, clock.Load))(t)
+	store.SetMaxSteps(50)
+	storetest.ShareWalkBounded(t, store, &clock, func() int {
+		info := must.Get(server.Client().Info(t.Context(), "commandstats").Result())(t)
+		return number(t, regexp.MustCompile(`cmdstat_evalsha:calls=(\d+)`), info)
+	})
+	must.Do(t, store.Close())
+}
+
+// Between two steps of a wait a share borrows whose charges the wait has passed over: they free
+// something now, and the wait begins anew.
+func TestShareBorrowsAmidAWait(t *testing.T) {
+	t.Parallel()
+	url := redistest.Start(t).URL(0)
+	now, runs := int64(1_800_000_000_000_000), 0
+	var amid func()
+	store := must.Get(redisstore.OpenWithClock(url, redisstore.Options{Timeout: patient}, func() int64 {
+		if runs++; runs == 3 && amid != nil {
+			amid()
+		}
+		return now
+	}))(t)
+	other := must.Get(redisstore.OpenWithClock(url, redisstore.Options{Timeout: patient}, func() int64 { return now }))(t)
+	limits := []limit.Limit{{
+		Name: "hour", Limit: 100, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour),
+		Shares: []limit.Share{{Name: "nightly", Jobs: []string{"nightly"}, Guarantee: 30}},
+	}}
+	charge := func(store *redisstore.Store, id, job string, units int64) driver.Decision {
+		t.Helper()
+		answer := must.Get(store.Decide(t.Context(), driver.Batch{
+			Budget: name, Now: now, Limits: limits, Items: []driver.Item{{ID: id, Operation: "op", Units: units, Labels: driver.Labels{Job: job}}},
+		}))(t)
+		return answer.Items[0]
+	}
+	for i := range 70 {
+		now += time.Second.Microseconds()
+		job := "nightly"
+		if i >= 20 {
+			job = "backfill"
+		}
+		must.Equal(t, charge(store, fmt.Sprint("id", i), job, 1).Result, driver.Granted)
+	}
+	fifth := now - 45*time.Second.Microseconds() // of backfill
+	store.SetMaxSteps(3)
+	runs, amid = 0, func() { must.Equal(t, charge(other, "amid", "nightly", 20).Result, driver.Granted) }
+	d := charge(store, "asked", "backfill", 25)
+	must.Equal(t, d.Result, driver.Refused)
+	must.Equal(t, runs > 3, true, "runs:", runs)
+	check.Equal(t, d.RetryAt, fifth+time.Hour.Microseconds(), "ten that nightly has borrowed and five of backfill have returned by")
+}
+
+// number is what an expression's group finds in a text.
+func number(t *testing.T, expr *regexp.Regexp, text string) int {
+	t.Helper()
+	found := expr.FindStringSubmatch(text)
+	must.Equal(t, len(found), 2, "found of", expr)
+	return must.Get(strconv.Atoi(found[1]))(t)
+}
+
+func TestWhyAddsUp(t *testing.T) {
+	t.Parallel()
+	var clock atomic.Int64
+	store := must.Get(redisstore.OpenWithClock(redistest.Start(t).URL(0), redisstore.Options{Timeout: patient}, clock.Load))(t)
+	storetest.WhyAddsUp(t, store, &clock)
+	must.Do(t, store.Close())
+}
