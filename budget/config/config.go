@@ -52,6 +52,9 @@ type Store struct {
 	OutageAllowance int64
 	PasswordEnv     string
 	PasswordFile    string
+	// History is the file's history: how long the spend by the hour is kept; 0: the
+	// store's own default.
+	History time.Duration
 }
 
 // DefaultStoreURL is the store of a configuration that names none.

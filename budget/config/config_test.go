@@ -214,6 +214,28 @@ func TestParseConfigOfNoFile(t *testing.T) {
 	}
 }
 
+// wrongShares says what is wrong with a limit's shares; empty: nothing.
+func wrongShares(l limit.Limit) string {
+	sum := int64(0)
+	for i, s := range l.Shares {
+		sum += s.Guarantee
+		for _, other := range l.Shares[:i] {
+			if a, b, both := s.Overlaps(other); both {
+				return fmt.Sprintf("%q and %q can be the same job", a, b)
+			}
+		}
+		for _, pattern := range s.Jobs {
+			if job := strings.Replace(pattern, "*", "x", 1); l.ShareOf(job) != i {
+				return fmt.Sprintf("job %q is in share %d, not in %s", job, l.ShareOf(job), s.Name)
+			}
+		}
+	}
+	if sum > l.Limit {
+		return fmt.Sprintf("it guarantees %d", sum)
+	}
+	return ""
+}
+
 // Whatever a file holds, reading it neither panics nor hangs, and what is
 // wrong is said of a line that the file has.
 func FuzzParseConfig(f *testing.F) {
@@ -237,8 +259,14 @@ func FuzzParseConfig(f *testing.F) {
 			c := readConfig("costs.toml", root)
 			err, warnings = c.Err(), c.Warnings()
 			for _, name := range c.Budgets() {
-				if _, specErr := c.Spec(name); specErr != nil {
+				spec, specErr := c.Spec(name)
+				if specErr != nil {
 					t.Errorf("budget %q is listed but not found: %v", name, specErr)
+				}
+				for _, l := range spec.Limits {
+					if fault := wrongShares(l); err == nil && fault != "" {
+						t.Errorf("budget %s, limit %+v: %s", name, l, fault)
+					}
 				}
 			}
 			if err == nil && len(c.Budgets()) == 0 && !strings.Contains(text, "*") {

@@ -16,6 +16,7 @@ const maxMaxWait = time.Hour
 func (c *Config) readJobs() {
 	c.jobSays = map[string]map[string]budget.JobSays{}
 	for _, node := range c.Jobs {
+		table := node
 		beside := *node.doc
 		beside.errors, beside.warnings = nil, nil
 		node.doc = &beside
@@ -26,6 +27,9 @@ func (c *Config) readJobs() {
 		}
 		for _, u := range c.Upstreams {
 			here := says
+			if says.Floor > 0 && u.Name == upstream {
+				u.refuseFloor(table)
+			}
 			if u.Name != upstream { // the floor counts units of another upstream
 				here.Floor = 0
 			}
@@ -33,6 +37,21 @@ func (c *Config) readJobs() {
 				c.jobSays[u.Name] = map[string]budget.JobSays{}
 			}
 			c.jobSays[u.Name][node.Key()] = here
+		}
+	}
+}
+
+// refuseFloor adds an error to a job with a floor that is in a share of one of the
+// upstream's limits: a floor leaves units for others, and a share keeps units for the job.
+func (u *Upstream) refuseFloor(job Node) {
+	for _, l := range u.Limits {
+		if i := l.ShareOf(job.Key()); i >= 0 {
+			for _, child := range job.children() {
+				if child.Key() == "floor" {
+					child.Fail("job %s has a floor and is in share %s of limit %s: take one out; a share keeps units for the job, a floor leaves them for others", job.Key(), l.Shares[i].Name, l.Name)
+				}
+			}
+			return
 		}
 	}
 }

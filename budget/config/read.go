@@ -14,11 +14,12 @@ import (
 // readConfig reads all tables but the jobs'.
 func readConfig(path string, root Node) *Config {
 	c := &Config{File: path, doc: root.doc, Store: Store{URL: DefaultStoreURL, Prefix: "quotactl", Hosts: 1}}
-	top := root.Table("state_dir", "store", "upstream", "job")
+	top := root.Table("state_dir", "history", "store", "upstream", "job")
 	if dir, ok := filled(top["state_dir"]); ok {
 		c.StateDir = c.Path(dir)
 	}
 	c.readStore(top["store"])
+	c.Store.History, _ = top["history"].Duration(leastHistory, mostHistory)
 	for _, node := range top["upstream"].List() {
 		c.Upstreams = append(c.Upstreams, c.readUpstream(node))
 	}
@@ -33,6 +34,12 @@ func readConfig(path string, root Node) *Config {
 	c.readJobs()
 	return c
 }
+
+// leastHistory and mostHistory bound how long the spend by the hour may be kept.
+const (
+	leastHistory = 2 * 24 * time.Hour
+	mostHistory  = 3660 * 24 * time.Hour
+)
 
 // storeSchemes are the stores a URL may name.
 var storeSchemes = []string{"sqlite:", "redis://", "rediss://", "unix://", "redis+sentinel://", "redis+cluster://", "redis+ring://"}
@@ -86,7 +93,7 @@ func (c *Config) readUpstream(node Node) Upstream {
 		node.List() // adds the error
 		return u
 	}
-	t := node.Table("mode", "parallel", "unknown_operation", "on_store_error", "costs", "limit", "free_statuses", "refusal", "report", "credential")
+	t := node.Table("mode", "parallel", "unknown_operation", "on_store_error", "costs", "limit", "share", "free_statuses", "refusal", "report", "credential")
 	u.Observe = readMode(t["mode"])
 	u.OnStoreError = t["on_store_error"].Policy()
 	if parallel, ok := t["parallel"].Number(1, maxParallel); ok {
@@ -106,6 +113,7 @@ func (c *Config) readUpstream(node Node) Upstream {
 	if missing(t["limit"]) {
 		node.Fail("upstream %s has no limit: write [upstream.%s.limit.NAME] with a quota and a window", u.Name, u.Name)
 	}
+	u.readShares(t["share"])
 	feedback := feedbackReader{upstream: &u}
 	for _, l := range tables {
 		feedback.names = append(feedback.names, l.Key())
@@ -129,6 +137,7 @@ func (c *Config) readUpstream(node Node) Upstream {
 	}
 	if allLimits := len(u.Limits) == len(tables); allLimits {
 		u.warnLimits(tables)
+		u.warnUndivided(tables)
 	}
 	return u
 }
