@@ -45,6 +45,7 @@ type Budget struct {
 	now     func() time.Time
 
 	perOperation bool // at least one limit has per = "operation"
+	table        driver.ShareTable
 }
 
 // Option changes how a Budget works.
@@ -87,6 +88,7 @@ func New(store driver.Store, spec Spec, options ...Option) (*Budget, error) {
 	for _, l := range spec.Limits {
 		b.perOperation = b.perOperation || l.PerOperation
 	}
+	b.table = shareTable(spec.Limits)
 	b.batcher = &batcher{decide: b.decideBatch}
 	b.waits = newWaitQueue(b.askTogether)
 	b.laters = &laters{}
@@ -257,7 +259,7 @@ func (b *Budget) decideBatch(ctx context.Context, items []driver.Item) (driver.D
 		}
 		limits = b.limits(operations)
 	}
-	decisions, err := b.store.Decide(ctx, driver.Batch{Budget: b.spec.Name, Now: b.now().UnixMicro(), Limits: limits, Items: items, Observe: b.spec.Observe})
+	decisions, err := b.store.Decide(ctx, driver.Batch{Budget: b.spec.Name, Now: b.now().UnixMicro(), Limits: limits, Items: items, Observe: b.spec.Observe, Table: b.table})
 	return decisions, limits, err
 }
 
@@ -278,6 +280,7 @@ func (b *Budget) receipt(call Call, units int64, done decided) (Receipt, error) 
 		refused.NotCharged = !d.Allowance || call.NewID && !d.Unsure // the store looks for the id first
 		if l, known := b.limitNamed(named); known && !d.Locked && !d.Allowance {
 			b.nameFloor(refused, call, l)
+			refused.Kept = keptOf(l, d.Kept)
 		}
 		if d.Result == driver.NeverFits {
 			refused.Err = ErrNeverFits

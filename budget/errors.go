@@ -56,6 +56,10 @@ type RefusedError struct {
 	// job that says so; empty if the call did.
 	Floor    int64
 	FloorJob string
+	// Kept is what the call may not take of that limit because it is guaranteed to shares
+	// other than its own, in what the limit counts; without shares that nothing is kept
+	// for.
+	Kept []Kept
 	// RetryAfter is sufficient and minimal: the same call fits then if nothing else
 	// happens, and one microsecond earlier it does not. 0 if waiting does not help, or
 	// if it is unknown.
@@ -111,11 +115,14 @@ func (e *RefusedError) Error() string {
 		if e.Floor > 0 {
 			said += fmt.Sprintf(", and %d must remain (%s)", e.Floor, e.floorText())
 		}
+		said += e.keptText()
 		if !e.RetryAt.IsZero() {
 			said += fmt.Sprintf("; fits in %s, at %s", e.RetryAfter, e.RetryAt.UTC().Format(timeFormat))
 		}
 	case errors.Is(e.Err, ErrNeverFits):
-		if e.Floor > 0 {
+		if len(e.Kept) > 0 {
+			said += fmt.Sprintf(": units and what is guaranteed to others (%s) exceed limit %s; guarantee less, raise the limit, put the job in a share or ask for fewer units", keptList(e.Kept), e.Limit)
+		} else if e.Floor > 0 {
 			said += fmt.Sprintf(": units and the %d that must remain (%s) exceed limit %s; raise the limit, lower the floor or ask for fewer units", e.Floor, e.floorText(), e.Limit)
 		} else {
 			said += ": the units exceed limit " + e.Limit + "; raise the limit or ask for fewer units"
@@ -140,6 +147,43 @@ func (e *RefusedError) Error() string {
 		said += "; restore it, or forget it once its longest window has passed: quotactl reset " + e.Budget + " --yes"
 	}
 	return asked + ": " + join(said, cause)
+}
+
+// Kept is what a limit keeps for a share.
+type Kept struct {
+	Share string
+	Units int64 // in what the limit counts, above 0
+}
+
+// keptText says what is kept for others.
+func (e *RefusedError) keptText() string {
+	sum := int64(0)
+	for _, k := range e.Kept {
+		sum += k.Units
+	}
+	switch {
+	case sum == 0:
+		return ""
+	case sum > e.Remaining:
+		return fmt.Sprintf(", and %s", keptList(e.Kept))
+	}
+	return fmt.Sprintf(", of which %s", keptList(e.Kept))
+}
+
+// keptList lists what is kept: "300 are kept for nightly and 20 for feeds".
+func keptList(kept []Kept) string {
+	var text strings.Builder
+	for i, k := range kept {
+		switch {
+		case i == 0:
+			fmt.Fprintf(&text, "%d are kept for %s", k.Units, k.Share)
+		case i == len(kept)-1:
+			fmt.Fprintf(&text, " and %d for %s", k.Units, k.Share)
+		default:
+			fmt.Fprintf(&text, ", %d for %s", k.Units, k.Share)
+		}
+	}
+	return text.String()
 }
 
 // floorText says whose floor it is.

@@ -99,7 +99,7 @@ func TestSlowStoreIsOutOfReach(t *testing.T) {
 			"settle":  func(ctx context.Context) error { return b.Settle(ctx, "a", 1) },
 			"release": func(ctx context.Context) error { return b.Release(ctx, "a") },
 			"status":  func(ctx context.Context) error { _, err := b.Status(ctx); return err },
-			"room":    func(ctx context.Context) error { return b.Room(ctx, budget.Needs{"videos.list": 2}, 0) },
+			"room":    func(ctx context.Context) error { return b.Room(ctx, budget.Needs{"videos.list": 2}, budget.Call{}) },
 		}
 		for verb, do := range verbs {
 			check.Is(t, do(t.Context()), budget.ErrUnavailable, verb)

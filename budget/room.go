@@ -22,21 +22,23 @@ func (n Needs) single() (operation string, ok bool) {
 	return "", false
 }
 
-// Room checks, without spending, whether all needs would fit now and leave the floor.
+// Room checks, without spending, whether all needs would fit now. Of the call it reads
+// the labels and the floor, as Charge does: they say which share the calls belong to.
 // Nil means yes. Otherwise the error is a [*RefusedError]. For one call of one operation
 // its RetryAt is when the call fits; for more it is when something next returns to the
 // limit that binds, so an earlier check is useless.
-func (b *Budget) Room(ctx context.Context, needs Needs, floor int64) error {
+func (b *Budget) Room(ctx context.Context, needs Needs, as Call) error {
 	if operation, one := needs.single(); one {
-		_, err := b.Would(ctx, Call{Operation: operation, Floor: floor}, 0)
+		_, err := b.Would(ctx, Call{Operation: operation, Floor: as.Floor, Labels: as.Labels}, 0)
 		return err
 	}
-	_, err := b.observing(Receipt{}, b.room(ctx, needs, floor))
+	_, err := b.observing(Receipt{}, b.room(ctx, needs, Call{Floor: as.Floor, Labels: as.Labels}))
 	return err
 }
 
 // room is Room for several calls.
-func (b *Budget) room(ctx context.Context, needs Needs, floor int64) error {
+func (b *Budget) room(ctx context.Context, needs Needs, as Call) error {
+	floor, _ := b.spec.floor(as)
 	status, err := b.Status(ctx)
 	if err != nil {
 		return b.storeError(ctx, Call{}, 0, err)
@@ -65,14 +67,22 @@ func (b *Budget) room(ctx context.Context, needs Needs, floor int64) error {
 		if err != nil {
 			return err
 		}
-		bound := l.Bound(floor, false)
-		if amount == 0 || l.Used <= bound-amount {
+		own, kept := l.ShareOf(as.Labels.Job), []Kept(nil)
+		bound, available := l.Bound(floor, false), l.Bound(0, false)
+		for i, s := range l.Shares {
+			if i != own && s.Kept > 0 {
+				kept = append(kept, Kept{s.Name, s.Kept})
+				available -= s.Kept
+			}
+		}
+		if amount == 0 || l.Used <= min(bound, available)-amount {
 			continue
 		}
 		refused := b.refuse(Call{Operation: last}, amount, ErrExhausted, nil)
 		refused.Limit, refused.Remaining = l.Name, l.Remaining
-		b.nameFloor(refused, Call{Floor: floor}, l.Limit)
-		if amount > bound {
+		refused.Kept = kept
+		b.nameFloor(refused, as, l.Limit)
+		if l.NeverFits(amount, floor, false, own, 0) {
 			refused.Err = ErrNeverFits
 		} else if !l.NextReturn.IsZero() {
 			refused.RetryAt, refused.RetryAfter = l.NextReturn, l.NextReturn.Sub(status.At)

@@ -26,6 +26,8 @@ type Status struct {
 	// Recovering is set after a loss of the store's data: until then a host may spend
 	// only its own part. Zero: no loss holds charges back.
 	Recovering time.Time
+	// OtherShares are the hosts whose shares differ from this budget's, the latest last.
+	OtherShares []OtherShares
 }
 
 // LockOf returns the lock on a limit, or on the whole budget for an empty name; false
@@ -57,6 +59,40 @@ type LimitStatus struct {
 	// how much; both are zero if nothing is used.
 	NextReturn time.Time
 	NextAmount int64
+	// Shares are the limit's shares, in the order of its own.
+	Shares []ShareStatus
+}
+
+// ShareStatus is what one share of a limit has used, in what the limit counts.
+type ShareStatus struct {
+	limit.Share
+	// InForce is what the share is guaranteed now: its guarantee, less if the limit is lower
+	// than all guarantees, 0 if it has lapsed.
+	InForce int64
+	Used    int64
+	// Kept is what is guaranteed now and not used: no other caller may take it.
+	Kept int64
+	// Borrowed is what the share has used beyond what it is guaranteed now.
+	Borrowed int64
+}
+
+// shareStatus is what each share of a limit has used.
+func shareStatus(l limit.Limit, used []int64, at int64) []ShareStatus {
+	list := make([]ShareStatus, len(l.Shares))
+	for i, guarantee := range l.InForce(at) {
+		list[i] = ShareStatus{Share: l.Shares[i], InForce: guarantee, Used: used[i], Kept: max(0, guarantee-used[i]), Borrowed: max(0, used[i]-guarantee)}
+	}
+	return list
+}
+
+// keptOf names what a limit keeps for its shares.
+func keptOf(l limit.Limit, kept []int64) (list []Kept) {
+	for i, units := range kept {
+		if units > 0 && i < len(l.Shares) {
+			list = append(list, Kept{l.Shares[i].Name, units})
+		}
+	}
+	return list
 }
 
 // Status reports what is left, without spending.
@@ -67,6 +103,7 @@ func (b *Budget) Status(ctx context.Context) (Status, error) {
 		return Status{}, fmt.Errorf("status of %s: %w", b.spec.Name, err)
 	}
 	status := Status{Budget: b.spec.Name, At: time.UnixMicro(view.Now).UTC()}
+	status.OtherShares = others(view.Tables, b.table.Digest)
 	if view.Recovering > 0 {
 		status.Recovering = time.UnixMicro(view.Recovering).UTC()
 	}
@@ -75,6 +112,9 @@ func (b *Budget) Status(ctx context.Context) (Status, error) {
 		ls := LimitStatus{
 			Limit: l, Used: seen.Used, Remaining: l.Remaining(seen.Used), Over: max(0, seen.Used-l.Limit),
 			NextAmount: seen.NextAmount, Recovered: seen.Recovered, Drift: seen.Drift,
+		}
+		if len(seen.Shares) == len(l.Shares) && len(l.Shares) > 0 {
+			ls.Shares = shareStatus(l, seen.Shares, view.Now)
 		}
 		if seen.Since > 0 {
 			ls.Since = time.UnixMicro(seen.Since).UTC()

@@ -24,7 +24,7 @@ func (b *Budget) would(ctx context.Context, call Call, lease time.Duration) (Rec
 	floor, _ := b.spec.floor(call)
 	item := driver.Item{
 		ID: call.ID, Operation: call.Operation, Units: units, Lease: lease.Microseconds(), Floor: floor,
-		UseHeadroom: call.UseHeadroom, Fence: driver.FenceName(call.Labels.Job, call.Fence), DryRun: true, OnStoreError: b.spec.policy(call),
+		UseHeadroom: call.UseHeadroom, Labels: call.Labels, Fence: driver.FenceName(call.Labels.Job, call.Fence), DryRun: true, OnStoreError: b.spec.policy(call),
 	}
 	decisions, limits, err := b.decideBatch(ctx, []driver.Item{item})
 	if err != nil {

@@ -93,6 +93,10 @@ func (l *later) Spent(ctx context.Context, query driver.SpentQuery) (driver.Spen
 	return with(ctx, l, func(b Backend) (driver.Spent, error) { return b.Spent(ctx, query) })
 }
 
+func (l *later) History(ctx context.Context, query driver.HistoryQuery) (driver.History, error) {
+	return with(ctx, l, func(b Backend) (driver.History, error) { return b.History(ctx, query) })
+}
+
 func (l *later) Change(ctx context.Context, change driver.Change) (driver.Changed, error) {
 	return with(ctx, l, func(b Backend) (driver.Changed, error) { return b.Change(ctx, change) })
 }

@@ -145,14 +145,14 @@ func Store(ctx context.Context, url string, settings config.Store) (Backend, err
 		return nil, err
 	}
 	if file, ok := strings.CutPrefix(url, sqlitePrefix); ok {
-		return sqlitestore.Open(ctx, file, sqlitestore.Options{Timeout: settings.Timeout})
+		return sqlitestore.Open(ctx, file, sqlitestore.Options{Timeout: settings.Timeout, History: settings.History})
 	}
 	password, err := password(settings)
 	if err != nil {
 		return nil, err
 	}
 	return redisstore.Open(ctx, url, redisstore.Options{
-		Prefix: settings.Prefix, Timeout: settings.Timeout, Password: password,
+		Prefix: settings.Prefix, Timeout: settings.Timeout, Password: password, History: settings.History,
 	})
 }
 

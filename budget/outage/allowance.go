@@ -29,7 +29,7 @@ func (s *Store) allowance(ctx context.Context) (*sqlitestore.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.local, err = sqlitestore.Open(ctx, filepath.Join(dir, "allowance.db"), sqlitestore.Options{Timeout: localTimeout, Clocks: s.o.Clocks})
+	s.local, err = sqlitestore.Open(ctx, filepath.Join(dir, "allowance.db"), sqlitestore.Options{Timeout: localTimeout, History: -1, Clocks: s.o.Clocks})
 	return s.local, err
 }
 
@@ -37,16 +37,17 @@ func (s *Store) allowance(ctx context.Context) (*sqlitestore.Store, error) {
 // reach. For a bucket that several hosts share it is 0: each host's part would
 // refill at the whole bucket's rate.
 func (s *Store) part(l limit.Limit) limit.Limit {
-	share := s.o.Allowance
+	part := s.o.Allowance
 	switch {
 	case l.Quota == 0:
-		share = min(share, l.Limit)
+		part = min(part, l.Limit)
 	case l.Window.Kind == limit.Bucket && s.o.Hosts > 1:
-		share = 0
+		part = 0
 	default:
-		share = min(share, l.Headroom/s.o.Hosts)
+		part = min(part, l.Headroom/s.o.Hosts)
 	}
-	l.Limit, l.Quota, l.Headroom, l.OutagePart = share, 0, 0, 0
+	l.Limit, l.Quota, l.Headroom, l.OutagePart = part, 0, 0, 0
+	l.Shares = nil // the allowance ignores them
 	return l
 }
 

@@ -143,3 +143,13 @@ func (s *Store) Spent(ctx context.Context, query driver.SpentQuery) (driver.Spen
 	})
 	return view, err
 }
+
+// History implements driver.Store.
+func (s *Store) History(ctx context.Context, query driver.HistoryQuery) (driver.History, error) {
+	var view driver.History
+	_, err := s.reach(ctx, query.Budget, func(ctx context.Context) (err error) {
+		view, err = s.inner.History(ctx, query)
+		return err
+	})
+	return view, err
+}

@@ -2,20 +2,15 @@ package outage
 
 import (
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
 )
-
-// saveEvery is the least time between two routine writes of what a process remembers of a
-// budget.
-const saveEvery = time.Second
 
 // memory is the store's last answers on each budget. Each process keeps its own and
 // writes it down at most once in saveEvery, merged with what the others wrote.
@@ -91,10 +86,6 @@ type facts struct {
 	Why    string `json:"why,omitempty"`
 }
 
-func (m *memory) file(budget string) string {
-	return filepath.Join(m.dir, "memory", fileName(budget))
-}
-
 // of returns what the process remembers of a budget, loading it if needed; m.mu is held.
 func (m *memory) of(name string) *remembered {
 	r := m.budgets[name]
@@ -126,30 +117,6 @@ func (m *memory) makeRoom() {
 	}
 }
 
-// load reads a budget's file; an unreadable one counts as empty.
-func (m *memory) load(name string) *remembered {
-	r := remembered{}
-	if m.dir != "" {
-		if data, err := os.ReadFile(m.file(name)); err != nil || json.Unmarshal(data, &r) != nil {
-			r = remembered{}
-		}
-	}
-	if r.Limits == nil {
-		r.Limits = map[string]usage{}
-	}
-	if r.Mark.Ledger == "" && r.Mark.ID != "" { // written by an older version
-		r.Mark.Ledger = unnamed
-		for limit, u := range r.Limits {
-			u.Ledger = unnamed
-			r.Limits[limit] = u
-		}
-	}
-	if r.Facts == nil {
-		r.Facts = map[string]facts{}
-	}
-	return &r
-}
-
 // saw takes in the store's answer to a batch.
 func (m *memory) saw(batch driver.Batch, d driver.Decisions) error {
 	m.mu.Lock()
@@ -176,7 +143,7 @@ func (m *memory) saw(batch driver.Batch, d driver.Decisions) error {
 			if r.Facts[""].Until > 0 && !batch.Observe {
 				m.note(r, "", facts{}, 0)
 			}
-		case d.Items[i].Result == driver.Refused && !d.Items[i].Recovering && (item.Floor == 0 || d.Items[i].Locked):
+		case d.Items[i].Result == driver.Refused && !d.Items[i].Recovering && (item.Floor == 0 && !keeps(d.Items[i]) || d.Items[i].Locked):
 			limit := ""
 			if at := d.Items[i].Limit; at >= 0 {
 				limit = batch.Limits[at].Name
@@ -229,40 +196,6 @@ func (m *memory) lookedAtLocks(r *remembered, view driver.View) {
 	}
 }
 
-// saveSoon writes what the process remembers of a budget, now or, if it wrote less than
-// saveEvery ago, later; m.mu is held.
-func (m *memory) saveSoon(name string, r *remembered) error {
-	ago := time.Duration(m.wall()-r.saved) * time.Microsecond
-	wait := saveEvery - ago
-	if wait <= 0 || ago < 0 {
-		return m.save(name, r)
-	}
-	if r.dirty && r.timer == nil && !m.closed {
-		r.timer = time.AfterFunc(wait, func() { m.saveLater(name, r) })
-	}
-	return nil
-}
-
-// writesNext has the store's next answer on a budget written at once.
-func (m *memory) writesNext(name string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.of(name).saved = 0
-}
-
-// saveLater makes a write that was put off.
-func (m *memory) saveLater(name string, r *remembered) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r.timer = nil
-	if m.closed || m.budgets[name] != r {
-		return
-	}
-	if err := m.save(name, r); err != nil {
-		m.warn(name, err)
-	}
-}
-
 // note notes that a limit is exhausted or locked for a time in µs; with wait 0, that it is
 // neither.
 func (m *memory) note(r *remembered, limit string, t facts, wait int64) {
@@ -292,29 +225,6 @@ func (m *memory) locked(name, limit string, now, end int64, why string) error {
 		m.note(r, limit, facts{}, 0)
 	}
 	return m.save(name, r)
-}
-
-// refresh takes in what the host's other processes have learned.
-func (m *memory) refresh(name string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.reread(name, m.of(name))
-}
-
-// freshen is refresh at most once in saveEvery, which is how often the others write.
-func (m *memory) freshen(name string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r := m.of(name)
-	if ago := m.wall() - r.read; ago < 0 || ago >= saveEvery.Microseconds() {
-		m.reread(name, r)
-	}
-}
-
-// reread merges what the directory has; m.mu is held.
-func (m *memory) reread(name string, r *remembered) {
-	r.merge(m.load(name))
-	r.read = m.wall()
 }
 
 // refusedFor returns for how many more µs a limit is exhausted or locked, by the store's
@@ -352,47 +262,8 @@ func (m *memory) forget(name string) error {
 	return nil
 }
 
-// save merges what another process wrote, and writes what the process remembers of a
-// budget, unless nothing changed; m.mu is held.
-func (m *memory) save(name string, r *remembered) error {
-	if !r.dirty || m.dir == "" {
-		return nil
-	}
-	err := m.saveOwn(name, r, m.closed)
-	var data []byte
-	if err == nil {
-		data, err = json.Marshal(r.leave(m.closed))
-	}
-	if err == nil {
-		_, err = makeDir(m.dir, "memory")
-	}
-	if err == nil {
-		if err = writeFile(m.file(name), data, false); err != nil {
-			err = fmt.Errorf("%w; make the host's directory writable, or name another with state_dir", err)
-		}
-	}
-	r.saved, r.file = m.wall(), r.Mark
-	if r.warned = err != nil; err != nil {
-		return fmt.Errorf("write down the store's answers on %s: %w", name, err)
-	}
-	r.dirty = len(r.fresh) > 0
-	return nil
-}
-
-// close writes everything that is not written yet. A failed write is warned of and is not
-// an error: the charges themselves are in the store.
-func (m *memory) close() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.closed = true
-	for name, r := range m.budgets {
-		if r.timer != nil {
-			r.timer.Stop()
-		}
-		r.dirty = r.dirty || len(r.Doubts) > 0 || len(r.Untold) > 0 // only the last write has these
-		warned := r.warned
-		if err := m.save(name, r); err != nil && !warned {
-			m.warn(name, err)
-		}
-	}
+// keeps reports whether a refusal may be due to what is kept for shares: for others, the
+// limit may not be exhausted.
+func keeps(d driver.Decision) bool {
+	return slices.ContainsFunc(d.Kept, func(kept int64) bool { return kept > 0 })
 }

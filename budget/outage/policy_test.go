@@ -126,13 +126,13 @@ func TestALookIsDecidedAsTheCall(t *testing.T) {
 	w.store.away.Store(true)
 	for range 30 {
 		must.Equal(t, must.Get(b.Would(context.Background(), budget.Call{Operation: "list"}, 0))(t).Source, budget.SourceAllowance)
-		must.Do(t, b.Room(context.Background(), budget.Needs{"list": 1}, 0))
+		must.Do(t, b.Room(context.Background(), budget.Needs{"list": 1}, budget.Call{}))
 	}
 	for i := range 20 {
 		w.charged(b, fmt.Sprint("out-", i), budget.SourceAllowance)
 	}
 	for operation, why := range map[string]string{"list": "has 0 left", "safe": "policy is closed"} {
-		if err := b.Room(context.Background(), budget.Needs{operation: 1}, 0); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), why) {
+		if err := b.Room(context.Background(), budget.Needs{operation: 1}, budget.Call{}); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v, want one that says %q", operation, err, why)
 		}
 	}

@@ -1,0 +1,128 @@
+package budget
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quotactl/quotactl/budget/driver"
+)
+
+// What [Budget.History] may be grouped by besides ByOperation, ByJob and ByRegion.
+const (
+	ByHour GroupBy = "hour"
+	ByDay  GroupBy = "day"
+)
+
+// History says what a budget was charged since an hour, however much that was.
+type History struct {
+	Budget string
+	By     GroupBy
+	// At is the store's clock.
+	At time.Time
+	// From is the start of the requested span, rounded down to the hour.
+	From time.Time
+	// Since is set if the history does not reach back to From: it begins at Since.
+	Since time.Time
+	// Rows are the hours or days in their order, else the greatest first, then by name.
+	Rows []HistoryRow
+	// Total is their sum; its name is empty.
+	Total HistoryRow
+	// Beside is what no call was charged for, by its pseudo-operation: drift/LIMIT and
+	// recovered/LIMIT, in what the limit counts. It is in no sum.
+	Beside []HistoryRow
+}
+
+// HistoryRow is what one group was charged, as settled; what was released is in no number.
+type HistoryRow struct {
+	// Name is the operation, the job or the region, empty for charges without the label;
+	// a day as 2006-01-02, an hour as RFC 3339 has its beginning, in the zone asked for.
+	Name  string
+	Units int64
+	Calls int64
+}
+
+// History sums what was charged in the hours of the last span, by hour, day, operation, job
+// or region. The days are those of the zone; an hour belongs to the day in which it begins.
+// Its cost grows with what it returns, not with how much was charged. The span is 1 µs or
+// more; one that is longer than the history is kept is answered as far as it is kept. It
+// spends nothing.
+func (b *Budget) History(ctx context.Context, by GroupBy, span time.Duration, zone *time.Location) (History, error) {
+	if !slices.Contains([]GroupBy{ByHour, ByDay, ByOperation, ByJob, ByRegion}, by) || span < time.Microsecond || zone == nil {
+		return History{}, fmt.Errorf("history of %s: %w: by %q over %s: group by hour, day, operation, job or region, over 1µs or more, in a zone", b.spec.Name, ErrInvalid, by, span)
+	}
+	now := b.now().UnixMicro()
+	query := driver.HistoryQuery{
+		Budget: b.spec.Name, Now: now, Since: driver.HourOf(max(0, now-span.Microseconds())),
+		Hours: by == ByHour || by == ByDay, Operations: by == ByOperation, Jobs: by == ByJob, Regions: by == ByRegion,
+	}
+	view, err := ask(ctx, b, b.store.History, query)
+	if err != nil {
+		return History{}, fmt.Errorf("history of %s: %w", b.spec.Name, err)
+	}
+	h := History{Budget: b.spec.Name, By: by, At: time.UnixMicro(view.Now).UTC(), From: time.UnixMicro(query.Since).UTC()}
+	if view.Since > query.Since {
+		h.Since = time.UnixMicro(view.Since).UTC()
+	}
+	groups, beside := map[string]HistoryRow{}, map[string]HistoryRow{}
+	for _, row := range view.Rows {
+		if row.Pseudo() {
+			addHistory(beside, row.Operation, row)
+			continue
+		}
+		addHistory(groups, groupName(by, row, zone), row)
+		h.Total.Units += row.Units
+		h.Total.Calls += row.Calls
+	}
+	h.Rows, h.Beside = historyRows(groups, query.Hours), historyRows(beside, false)
+	return h, nil
+}
+
+func addHistory(groups map[string]HistoryRow, name string, row driver.HistoryRow) {
+	g := groups[name]
+	groups[name] = HistoryRow{name, g.Units + row.Units, g.Calls + row.Calls}
+}
+
+// groupName is the name of the group that a row belongs to.
+func groupName(by GroupBy, row driver.HistoryRow, zone *time.Location) string {
+	hour := time.UnixMicro(row.Hour).In(zone)
+	switch by {
+	case ByHour:
+		return hour.Format(time.RFC3339)
+	case ByDay:
+		return hour.Format(time.DateOnly)
+	case ByJob:
+		return row.Job
+	case ByRegion:
+		return row.Region
+	}
+	return row.Operation
+}
+
+// historyRows are the groups that anything was charged to, in order.
+func historyRows(groups map[string]HistoryRow, byTime bool) (rows []HistoryRow) {
+	for _, row := range groups {
+		if row.Units != 0 || row.Calls != 0 {
+			rows = append(rows, row)
+		}
+	}
+	slices.SortFunc(rows, func(a, b HistoryRow) int {
+		if byTime {
+			return strings.Compare(instantOf(a.Name), instantOf(b.Name))
+		}
+		return cmp.Or(cmp.Compare(b.Units, a.Units), strings.Compare(a.Name, b.Name))
+	})
+	return rows
+}
+
+// instantOf is the name of an hour or day in a form whose order is that of time: the local
+// hours of a day on which the clocks change are not.
+func instantOf(name string) string {
+	if at, err := time.Parse(time.RFC3339, name); err == nil {
+		return at.UTC().Format(time.RFC3339)
+	}
+	return name
+}
