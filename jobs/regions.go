@@ -101,7 +101,7 @@ func (p *pass) room(region string, over context.Context) *ending {
 	latest := time.Now().Add(p.job.MaxWait)
 	recovering := false // the wait for a recovery was logged
 	for {
-		err := p.budget.Room(p.hard, p.job.Needs, p.job.Floor)
+		err := p.budget.Room(p.hard, p.job.Needs, budget.Call{Floor: p.job.Floor, Labels: budget.Labels{Job: p.job.Name}})
 		if err == nil {
 			return nil
 		}

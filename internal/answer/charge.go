@@ -41,8 +41,9 @@ type Charge struct {
 	// Observed is what would have refused the call without observe mode; empty:
 	// nothing.
 	Observed string
-	Why      string // a lock's reason
-	Floor    int64  // what had to remain of the limit that refused; 0: nothing
+	Why      string        // a lock's reason
+	Floor    int64         // what had to remain of the limit that refused; 0: nothing
+	Kept     []budget.Kept // what that limit keeps for shares other than the call's
 	DryRun   bool
 	// Lease and LeaseUntil are set for a new reservation, not for a replay, which keeps
 	// its first lease.
@@ -72,7 +73,7 @@ func NewCharge(spec *budget.Spec, asked Asked, r budget.Receipt, err error) Char
 	if !errors.As(err, &refused) {
 		return answer
 	}
-	answer.Why, answer.Floor = refused.Why, refused.Floor
+	answer.Why, answer.Floor, answer.Kept = refused.Why, refused.Floor, refused.Kept
 	if refused.Limit != "" {
 		answer.Remaining, answer.Limit, answer.Source = &refused.Remaining, refused.Limit, refused.Source
 	}
@@ -124,6 +125,18 @@ func (a *Charge) AppendMembers(b []byte) []byte {
 	}
 	if a.Floor > 0 {
 		b = strconv.AppendInt(append(b, `,"floor":`...), a.Floor, 10)
+	}
+	for i, k := range a.Kept {
+		if i == 0 {
+			b = append(b, `,"kept":[`...)
+		} else {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(append(AppendText(append(b, `{"share":`...), k.Share), `,"units":`...), k.Units, 10)
+		b = append(b, '}')
+	}
+	if len(a.Kept) > 0 {
+		b = append(b, ']')
 	}
 	if a.DryRun {
 		b = append(b, `,"dry_run":true`...)

@@ -11,6 +11,15 @@ type Ledger struct {
 	Since  Instant `json:"since"` // the ledger has forgotten what finished up to then; null: it has everything asked for
 	Rows   []spent `json:"rows"`
 	Total  spent   `json:"total"`
+	// Shares are what each share of the budget's limits has used by now; left out if no limit
+	// is divided.
+	Shares []SharedLimit `json:"shares,omitempty"`
+}
+
+// SharedLimit is one share of a limit.
+type SharedLimit struct {
+	Limit string `json:"limit"`
+	LimitShare
 }
 
 type spent struct {
@@ -20,24 +29,30 @@ type spent struct {
 	Open  int64   `json:"open"`
 	// Observed is how many of Calls would have been refused without observe mode.
 	Observed int64   `json:"observed"`
-	Share    float64 `json:"share"` // of all units, or of all calls when no units were spent
+	Part     float64 `json:"part"` // of all units, or of all calls when no units were spent
 }
 
-func NewLedger(s budget.Spent) Ledger {
+// NewLedger makes the answer from what was spent and the limits' status.
+func NewLedger(s budget.Spent, limits []budget.LimitStatus) Ledger {
 	answer := Ledger{Budget: s.Budget, By: string(s.By), At: Instant(s.At), From: Instant(s.From), Since: Instant(s.Since), Rows: []spent{}}
 	for _, row := range s.Rows {
 		answer.Rows = append(answer.Rows, newSpent(&row.Name, row, s.Total))
 	}
 	answer.Total = newSpent(nil, s.Total, s.Total)
+	for _, l := range limits {
+		for _, share := range newShares(l) {
+			answer.Shares = append(answer.Shares, SharedLimit{l.Name, share})
+		}
+	}
 	return answer
 }
 
 func newSpent(name *string, row, total budget.SpentRow) spent {
-	return spent{name, row.Units, row.Calls, row.Open, row.Observed, Share(row, total)}
+	return spent{name, row.Units, row.Calls, row.Open, row.Observed, Part(row, total)}
 }
 
-// Share is a row's part of the total, from 0 to 1.
-func Share(row, total budget.SpentRow) float64 {
+// Part is a row's part of the total, from 0 to 1.
+func Part(row, total budget.SpentRow) float64 {
 	switch {
 	case total.Units > 0:
 		return float64(row.Units) / float64(total.Units)

@@ -24,7 +24,17 @@ type Budget struct {
 	// RecoveringUntil: until then, after the store lost data, each host may spend only
 	// its own part of the headroom. Otherwise left out.
 	RecoveringUntil *Instant `json:"recovering_until,omitempty"`
-	Limits          []Limit  `json:"limits"`
+	// OtherShares are the hosts that charged within the last hour by other shares than
+	// these; left out if there are none.
+	OtherShares []OtherShares `json:"other_shares,omitempty"`
+	Limits      []Limit       `json:"limits"`
+}
+
+// OtherShares is a host that divides the limits otherwise.
+type OtherShares struct {
+	Host string  `json:"host"`
+	None bool    `json:"none"` // it divides no limit
+	Last Instant `json:"last"`
 }
 
 // Limit is one limit of a budget.
@@ -61,6 +71,22 @@ type Limit struct {
 	LockedSince *Instant    `json:"locked_since,omitempty"`
 	LockedWhy   string      `json:"locked_why,omitempty"`
 	NextReturn  *NextReturn `json:"next_return"` // null when nothing is used
+	// Shares are left out for a limit that is not divided.
+	Shares []LimitShare `json:"shares,omitempty"`
+}
+
+// LimitShare is what one share of a limit has used, in what the limit counts.
+type LimitShare struct {
+	Share     string   `json:"share"`
+	Jobs      []string `json:"jobs"`
+	Guarantee int64    `json:"guarantee"`
+	// InForce is the guarantee now: 0 once it has lapsed.
+	InForce int64 `json:"in_force"`
+	Used    int64 `json:"used"`
+	// Kept is what others may not take, and Borrowed what was used beyond InForce.
+	Kept     int64    `json:"kept"`
+	Borrowed int64    `json:"borrowed"`
+	Lapse    *Seconds `json:"lapse_seconds,omitempty"`
 }
 
 // NextReturn is the next time that something comes back, and how much.
@@ -78,6 +104,9 @@ func NewBudget(status budget.Status) Budget {
 	if !status.Recovering.IsZero() {
 		until := Instant(status.Recovering)
 		out.RecoveringUntil = &until
+	}
+	for _, o := range status.OtherShares {
+		out.OtherShares = append(out.OtherShares, OtherShares{o.Host, o.None, Instant(o.Last)})
 	}
 	for _, l := range status.Limits {
 		one := newLimit(l, status.At)
@@ -116,7 +145,17 @@ func newLimit(l budget.LimitStatus, at time.Time) Limit {
 	if !l.NextReturn.IsZero() {
 		out.NextReturn = &NextReturn{At: Instant(l.NextReturn), Units: l.NextAmount}
 	}
+	out.Shares = newShares(l)
 	return out
+}
+
+func newShares(l budget.LimitStatus) (list []LimitShare) {
+	for _, s := range l.Shares {
+		list = append(list, LimitShare{
+			Share: s.Name, Jobs: s.Jobs, Guarantee: s.Guarantee, InForce: s.InForce, Used: s.Used, Kept: s.Kept, Borrowed: s.Borrowed, Lapse: span(s.Lapse),
+		})
+	}
+	return list
 }
 
 // span converts µs; nil for 0.

@@ -21,6 +21,9 @@ type limitCollector struct {
 	used, limit, remaining, recovered *prometheus.Desc
 	drift, locked                     *prometheus.Desc
 
+	shareGuarantee, shareUsed, shareKept *prometheus.Desc
+	otherShares                          *prometheus.Desc
+
 	mu      sync.Mutex // guards all below
 	budgets map[string]*budget.Budget
 	seen    []budget.Status
@@ -31,14 +34,23 @@ func newLimitCollector(timeout time.Duration) *limitCollector {
 	desc := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc("quotactl_limit_"+name, help, []string{"budget", "limit"}, nil)
 	}
+	share := func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc("quotactl_share_"+name, help, []string{"budget", "limit", "share"}, nil)
+	}
 	return &limitCollector{
-		timeout:   timeout,
-		used:      desc("used_units", "How much of a limit is used, in what it counts (units or calls)."),
-		limit:     desc("limit_units", "What may be spent of a limit: quota less headroom, or the cap itself."),
-		remaining: desc("remaining_units", "What is left of a limit."),
-		recovered: desc("recovered_units", "How much of the used amount was recorded after the store had lost data."),
-		drift:     desc("drift_units", "How much of the used amount the upstream reported and no charge explains."),
-		locked:    desc("locked_until_seconds", "When the lock on a limit ends, or on the whole budget if limit is empty, in seconds since the Unix epoch."),
+		timeout:        timeout,
+		used:           desc("used_units", "How much of a limit is used, in what it counts (units or calls)."),
+		limit:          desc("limit_units", "What may be spent of a limit: quota less headroom, or the cap itself."),
+		remaining:      desc("remaining_units", "What is left of a limit."),
+		recovered:      desc("recovered_units", "How much of the used amount was recorded after the store had lost data."),
+		drift:          desc("drift_units", "How much of the used amount the upstream reported and no charge explains."),
+		shareGuarantee: share("guarantee_units", "What a share of a limit is guaranteed now, in what the limit counts; 0 once the guarantee has lapsed."),
+		shareUsed:      share("used_units", "How much the jobs of a share have used of a limit."),
+		shareKept:      share("kept_units", "What is guaranteed to a share and not used: no other caller may take it."),
+
+		otherShares: prometheus.NewDesc("quotactl_other_shares_seen_seconds", "When a host last charged that divides the limits into other shares than here, in seconds since the Unix epoch; for an hour.", []string{"budget", "host"}, nil),
+
+		locked: desc("locked_until_seconds", "When the lock on a limit ends, or on the whole budget if limit is empty, in seconds since the Unix epoch."),
 	}
 }
 
@@ -57,6 +69,10 @@ func (c *limitCollector) Describe(to chan<- *prometheus.Desc) {
 	to <- c.recovered
 	to <- c.drift
 	to <- c.locked
+	to <- c.shareGuarantee
+	to <- c.shareUsed
+	to <- c.shareKept
+	to <- c.otherShares
 }
 
 // Collect implements prometheus.Collector.
@@ -66,6 +82,18 @@ func (c *limitCollector) Collect(to chan<- prometheus.Metric) {
 			for desc, value := range map[*prometheus.Desc]int64{c.used: l.Used, c.limit: l.Limit.Limit, c.remaining: l.Remaining, c.recovered: l.Recovered, c.drift: l.Drift} {
 				to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value), status.Budget, l.Name)
 			}
+			for _, s := range l.Shares {
+				for desc, value := range map[*prometheus.Desc]int64{c.shareGuarantee: s.InForce, c.shareUsed: s.Used, c.shareKept: s.Kept} {
+					to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value), status.Budget, l.Name, s.Name)
+				}
+			}
+		}
+		last := map[string]float64{}
+		for _, o := range status.OtherShares {
+			last[o.Host] = max(last[o.Host], float64(o.Last.UnixMicro())/1e6)
+		}
+		for host, at := range last {
+			to <- prometheus.MustNewConstMetric(c.otherShares, prometheus.GaugeValue, at, status.Budget, host)
 		}
 		for _, lock := range status.Locks {
 			to <- prometheus.MustNewConstMetric(c.locked, prometheus.GaugeValue, float64(lock.Until.UnixMicro())/1e6, status.Budget, lock.Limit)

@@ -8,9 +8,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs"
@@ -30,7 +33,14 @@ var (
 // The dashboard and the alerts use only metrics and labels that exist, and docs/metrics.md
 // has all of them.
 func TestMetricNames(t *testing.T) {
-	w := watch(t, nil)
+	shared := limit.Limit{
+		Name: "shared", Limit: 1000, Counts: limit.CountUnits, Window: limit.RollingWindow(24 * time.Hour),
+		Shares: []limit.Share{{Name: "nightly", Jobs: []string{"nightly"}, Guarantee: 10}},
+	}
+	w := watch(t, nil, shared)
+	must.Get(w.metered.Decide(t.Context(), driver.Batch{
+		Budget: "shop/main", Now: time.Now().UnixMicro(), Limits: w.b.Spec().Limits, Table: driver.ShareTable{Host: "elsewhere", Digest: limit.NoShares},
+	}))(t)
 	for _, err := range []error{w.charge("get", 97), w.charge("get", 1)} {
 		must.Do(t, err)
 	}

@@ -16,8 +16,19 @@ import (
 type Facts struct {
 	Budget string
 	Export string // names the file: a second import of it adds nothing
-	Rows   int64
+	Rows   int64  // of charges and limits, without History
 	Head   driver.LedgerHead
+
+	History int64 // rows of the budget's history
+}
+
+// count counts a row where it belongs.
+func (f *Facts) count(row driver.Row) {
+	if row.State == driver.RowHistory {
+		f.History++
+	} else {
+		f.Rows++
+	}
 }
 
 // Export writes a budget's ledger to a file. Errors are those of [driver.Store] and of w.
@@ -29,7 +40,7 @@ func Export(ctx context.Context, store driver.Store, budget string, now time.Tim
 	if err != nil {
 		return to.facts, err
 	}
-	if err = to.to.Encode(endLine{to.facts.Rows}); err == nil {
+	if err = to.to.Encode(endLine{to.facts.Rows + to.facts.History}); err == nil {
 		err = buffered.Flush()
 	}
 	if err != nil {
@@ -54,7 +65,7 @@ func (w *writer) Head(head driver.LedgerHead) error {
 }
 
 func (w *writer) Row(row driver.Row) error {
-	w.facts.Rows++
+	w.facts.count(row)
 	return w.encode(newRowLine(row))
 }
 

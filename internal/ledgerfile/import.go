@@ -13,8 +13,8 @@ import (
 
 // Result is what an import did.
 type Result struct {
-	Facts
-	Before int64 // rows that an earlier import of this file took in, or a call of this one whose answer was lost
+	Facts        // as far as the file was read
+	Before int64 // Rows that an earlier import of this file took in, or a call of this one whose answer was lost
 	Added  int64
 	Known  int64 // the ledger had them from elsewhere
 	Gone   int64 // no limit counts them any more
@@ -37,6 +37,7 @@ func Import(ctx context.Context, store driver.Store, r io.Reader, limits []limit
 		return Result{}, err
 	}
 	result := Result{Facts: f.facts}
+	result.Rows, result.History = 0, 0
 	part := driver.Import{Budget: f.facts.Budget, Limits: limits, Export: f.facts.Export, Head: f.facts.Head}
 	row, err := f.next()
 	for !part.Last {
@@ -50,7 +51,10 @@ func Import(ctx context.Context, store driver.Store, r io.Reader, limits []limit
 		}
 		done, failed := retry(ctx, store, part, now)
 		upto := part.From + int64(len(part.Rows))
-		result.Rows = upto
+		before := result.Rows
+		for _, row := range part.Rows {
+			result.count(row)
+		}
 		if failed != nil {
 			return result, failed
 		}
@@ -58,7 +62,7 @@ func Import(ctx context.Context, store driver.Store, r io.Reader, limits []limit
 			return result, fmt.Errorf("import into %s: the ledger has recorded %d rows of this file, but %d were imported before: it no longer knows this file; export again, and import the new file", part.Budget, done.Done, part.From)
 		}
 		result.Added, result.Known, result.Gone = result.Added+done.Added, result.Known+done.Known, result.Gone+done.Gone
-		result.Before = upto - result.Added - result.Known - result.Gone
+		result.Before += result.Rows - before - done.Added - done.Known - done.Gone
 		part.From = upto
 	}
 	return result, nil

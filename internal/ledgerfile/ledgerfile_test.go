@@ -47,6 +47,12 @@ func export(t testing.TB, store driver.Store) []byte {
 	return file.Bytes()
 }
 
+// lastLine is the last line of a file, which says how many rows it has.
+func lastLine(file []byte) string {
+	lines := strings.Split(strings.TrimSpace(string(file)), "\n")
+	return lines[len(lines)-1]
+}
+
 func used(t testing.TB, store driver.Store) int64 {
 	t.Helper()
 	return must.Get(store.Look(t.Context(), driver.Look{Budget: budget, Now: time.Now().UnixMicro(), Limits: limits}))(t).Limits[0].Used
@@ -62,6 +68,8 @@ func TestExportAndImport(t *testing.T) {
 		got := must.Get(ledgerfile.Import(t.Context(), to, bytes.NewReader(file), limits, time.Now))(t)
 		want.Facts = must.Get(ledgerfile.Check(bytes.NewReader(file)))(t)
 		must.Equal(t, fmt.Sprint(got), fmt.Sprint(want), "round", round)
+		check.Equal(t, got.Rows, 3)
+		check.Equal(t, got.History > 0, true, "rows of history")
 	}
 	again := export(t, to)
 	_, rows, _ := bytes.Cut(file, []byte("\n"))
@@ -144,25 +152,26 @@ func TestCheckRefuses(t *testing.T) {
 			t.Fatalf("cut after %d bytes: %v", cut, err)
 		}
 	}
+	end := lastLine(file)
 	for _, one := range [][2]string{
-		{"{\"rows\":2}\n", "{\"rows\":2}\n{}\n"},
-		{`"quotactl_export":1`, `"quotactl_export":2`},
+		{end + "\n", end + "\n{}\n"},
+		{`"quotactl_export":2`, `"quotactl_export":3`},
 		{`"budget":"up/key1"`, `"budget":"up"`},
-		{`"units":1`, `"units":-1`},
+		{`"operation":"op","units":1`, `"operation":"op","units":-1`},
 		{`"units":1,`, ``},
 		{`"units":1,"at":"`, `"units":1,"at":null,"run":"`},
 		{`,"until":"`, `,"run":"`},
-		{`{"rows":2}`, `{"rows":3}`},
-		{`{"rows":2}`, `{"rows":2}}`},
+		{`{"rows":`, `{"rows":1`},
+		{end, end + "}"},
 		{`"operation":"op"`, `"operation":"o p"`},
 		{`"job":"j"`, `"job":"j","colour":"red"`},
 		{`"run":"j/1:US"`, `"run":"|"`},
 		{`"id":"id-1"`, `"id":" id-1"`},
 		{`"state":"open"`, `"state":"ajar"`},
 		{`"at":"20`, `"at":"30`},
-		{`"units":1,`, `"units":1,"calls":2,`},
+		{`"operation":"op","units":1,`, `"operation":"op","units":1,"calls":2,`},
 		{`"units":1,"at"`, `"units":1,"asked":1000000000000001,"at"`},
-		{"\n{\"rows\":2}", "\n\n{\"rows\":2}"},
+		{"\n" + end, "\n\n" + end},
 	} {
 		was, is := one[0], one[1]
 		changed := strings.Replace(string(file), was, is, 1)

@@ -9,8 +9,9 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// formatVersion is the version that this program writes and reads.
-const formatVersion = 1
+// formatVersion is the version that this program writes; it reads those before it, too.
+// Version 2 added the rows of history.
+const formatVersion = 2
 
 // headLine is the first line.
 type headLine struct {
@@ -50,7 +51,7 @@ type rowLine struct {
 
 // endLine is the last line.
 type endLine struct {
-	Rows int64 `json:"rows"`
+	Rows int64 `json:"rows"` // all, also those of history
 }
 
 func newRowLine(r driver.Row) rowLine {

@@ -44,7 +44,7 @@ func Check(r io.Reader) (Facts, error) {
 type file struct {
 	lines *bufio.Scanner
 	no    int64
-	facts Facts // of Rows those read so far
+	facts Facts // of the rows those read so far
 	units int64 // of the rows read so far
 	calls int64 // likewise
 }
@@ -108,7 +108,7 @@ func (f *file) next() (driver.Row, error) {
 	if row.Score > f.facts.Head.At+farthest {
 		return driver.Row{}, f.wrong("it finishes more than two days after the export")
 	}
-	f.facts.Rows++
+	f.facts.count(row)
 	f.units, f.calls = f.units+row.Units, f.calls+row.Calls
 	if f.units > mostUnits || f.calls > mostUnits {
 		return driver.Row{}, f.wrong(fmt.Sprintf("its rows up to here add up to more than %d units or calls", mostUnits))
@@ -122,8 +122,8 @@ func (f *file) end(line []byte) error {
 	if err := strict(line, &end); err != nil {
 		return f.wrong(err.Error())
 	}
-	if end.Rows != f.facts.Rows {
-		return f.wrong(fmt.Sprintf("it has %d rows, but its last line says %d", f.facts.Rows, end.Rows))
+	if rows := f.facts.Rows + f.facts.History; end.Rows != rows {
+		return f.wrong(fmt.Sprintf("it has %d rows, but its last line says %d", rows, end.Rows))
 	}
 	if f.lines.Scan() {
 		f.no++

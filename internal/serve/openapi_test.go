@@ -129,6 +129,13 @@ func askings() (list []asking) {
 	}
 	everywhere(http.MethodGet, "/v1/status", "")
 	everywhere(http.MethodGet, "/v1/openapi.json", "")
+	const why = "/v1/why?budget=shop/main&operation=export&job=j"
+	everywhere(http.MethodGet, why, "")
+	for _, query := range []string{"", "?budget=shop/main", "?operation=get", "?budget=shop/main&operation=get&name=a", "?budget=a&budget=b&operation=get"} {
+		add(http.MethodGet, "/v1/why"+query, "", 400, "invalid", nil)
+	}
+	add(http.MethodGet, "/v1/why?budget=a&operation=get", "", 404, "unknown_budget", nil)
+	add(http.MethodGet, "/v1/why?budget=shop/main&operation=other", "", 422, "unknown_operation", nil)
 
 	charge := func(body string, status int, reason string, rig func(*rigged)) {
 		add(http.MethodPost, "/v1/charge", body, status, reason, rig)
@@ -170,6 +177,9 @@ func askings() (list []asking) {
 	for reason, err := range map[string]error{"unavailable": budget.ErrUnavailable, "failed": errors.New("something else")} {
 		status := map[string]int{"unavailable": 503, "failed": 500}[reason]
 		add(http.MethodGet, "/v1/status", "", status, reason, func(r *rigged) {
+			r.look = func() (driver.View, error) { return driver.View{}, err }
+		})
+		add(http.MethodGet, why, "", status, reason, func(r *rigged) {
 			r.look = func() (driver.View, error) { return driver.View{}, err }
 		})
 	}

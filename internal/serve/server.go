@@ -110,6 +110,7 @@ var routes = map[string]route{
 	"/v1/settle":       {http.MethodPost, (*Server).settle},
 	"/v1/release":      {http.MethodPost, (*Server).release},
 	"/v1/status":       {http.MethodGet, (*Server).status},
+	"/v1/why":          {http.MethodGet, (*Server).why},
 	"/v1/openapi.json": {http.MethodGet, (*Server).describe},
 }
 

@@ -118,6 +118,10 @@ func (h *handle) Spent(ctx context.Context, q driver.SpentQuery) (driver.Spent, 
 	return ask(ctx, h, "spent", func() (driver.Spent, error) { return h.store.Spent(ctx, q) })
 }
 
+func (h *handle) History(ctx context.Context, q driver.HistoryQuery) (driver.History, error) {
+	return ask(ctx, h, "history", func() (driver.History, error) { return h.store.History(ctx, q) })
+}
+
 func (h *handle) Change(ctx context.Context, change driver.Change) (driver.Changed, error) {
 	return ask(ctx, h, change.Doing(), func() (driver.Changed, error) { return h.store.Change(ctx, change) })
 }

@@ -1,0 +1,118 @@
+package answer
+
+import (
+	"github.com/quotactl/quotactl/budget"
+)
+
+// Why is the JSON answer of why.
+type Why struct {
+	Budget    string  `json:"budget"`
+	Operation string  `json:"operation"`
+	Job       Text    `json:"job"`
+	At        Instant `json:"at"` // on the store's clock
+	Units     int64   `json:"units"`
+	// Allowed is whether the call would be charged; else Reason and Message say why not.
+	Allowed bool `json:"allowed"`
+	Reason  Text `json:"reason"`
+	Message Text `json:"message"`
+	Limit   Text `json:"limit"` // that binds; null: no limit decided
+	// RetryAt is the first instant at which the call fits if nothing else happens; null:
+	// it fits now, or waiting does not help.
+	RetryAt         Instant    `json:"retry_at"`
+	RecoveringUntil Instant    `json:"recovering_until"`
+	Locks           []WhyLock  `json:"locks"`
+	Limits          []WhyLimit `json:"limits"`
+}
+
+// WhyLock is a lock on the budget, or on a limit that covers the operation.
+type WhyLock struct {
+	Limit Text    `json:"limit"` // null: the whole budget
+	Until Instant `json:"until"`
+	Since Instant `json:"since"`
+	Why   string  `json:"why"`
+}
+
+// WhyLimit is a limit that covers the operation, in what it counts.
+type WhyLimit struct {
+	Limit    Limit `json:"limit"` // as in status
+	Needs    int64 `json:"needs"`
+	Floor    int64 `json:"floor"`     // what must remain after the call
+	FloorJob Text  `json:"floor_job"` // the job that says so; null: the call, or there is no floor
+	Share    Text  `json:"share"`     // the call's own; null: none
+	// KeptForOthers is what other shares are guaranteed and have not used.
+	KeptForOthers []KeptFor `json:"kept_for_others"`
+	// Short is how much too little there is for the call.
+	Short   int64        `json:"short"`
+	UsedBy  []UsedBy     `json:"used_by"` // the greatest first; they add up to used; empty for a bucket
+	Open    []Open       `json:"open"`    // reservations, the first to end before others
+	Returns []NextReturn `json:"returns"` // in their order; they add up to used; empty for a bucket
+}
+
+// KeptFor is what a limit keeps for a share.
+type KeptFor struct {
+	Share string `json:"share"`
+	Units int64  `json:"units"` // in what the limit counts
+}
+
+// UsedBy is who used how much.
+type UsedBy struct {
+	// By is job, unlabelled, drift, recovered or meanwhile.
+	By    string `json:"by"`
+	Job   Text   `json:"job"`
+	Share Text   `json:"share"`
+	Used  int64  `json:"used"`
+}
+
+// Open is a reservation that was neither settled nor released.
+type Open struct {
+	ID        string  `json:"id"`
+	Operation string  `json:"operation"`
+	Job       Text    `json:"job"`
+	Region    Text    `json:"region"`
+	Run       Text    `json:"run"`
+	Held      int64   `json:"held"` // in what the limit counts
+	Until     Instant `json:"until"`
+}
+
+// NewWhy makes the answer.
+func NewWhy(w budget.Why) Why {
+	out := Why{
+		Budget: w.Budget, Operation: w.Call.Operation, Job: Text(w.Call.Labels.Job), At: Instant(w.At), Units: w.Units,
+		Allowed: w.Refused == nil, RecoveringUntil: Instant(w.Recovering), Locks: []WhyLock{}, Limits: []WhyLimit{},
+	}
+	if r := w.Refused; r != nil {
+		out.Reason, out.Message, out.Limit, out.RetryAt = Text(Reason(r)), Text(r.Error()), Text(r.Limit), Instant(r.RetryAt)
+	}
+	status := budget.Status{At: w.At, Locks: w.Locks}
+	for _, l := range w.Limits {
+		status.Limits = append(status.Limits, l.LimitStatus)
+	}
+	shown := NewBudget(status).Limits
+	for i, l := range w.Limits {
+		out.Limits = append(out.Limits, newWhyLimit(shown[i], l))
+	}
+	for _, l := range w.Locks {
+		out.Locks = append(out.Locks, WhyLock{Text(l.Limit), Instant(l.Until), Instant(l.Since), l.Why})
+	}
+	return out
+}
+
+func newWhyLimit(shown Limit, l budget.WhyLimit) WhyLimit {
+	out := WhyLimit{
+		Limit: shown, Needs: l.Needs, Floor: l.Floor, FloorJob: Text(l.FloorJob), Share: Text(l.Share), Short: l.Short,
+		KeptForOthers: []KeptFor{}, UsedBy: []UsedBy{}, Open: []Open{}, Returns: []NextReturn{},
+	}
+	for _, k := range l.Kept {
+		out.KeptForOthers = append(out.KeptForOthers, KeptFor{k.Share, k.Units})
+	}
+	for _, by := range l.By {
+		out.UsedBy = append(out.UsedBy, UsedBy{by.Kind, Text(by.Job), Text(by.Share), by.Used})
+	}
+	for _, o := range l.Open {
+		out.Open = append(out.Open, Open{o.ID, o.Operation, Text(o.Labels.Job), Text(o.Labels.Region), Text(o.Labels.Run), o.Held, Instant(o.Until)})
+	}
+	for _, r := range l.Returns {
+		out.Returns = append(out.Returns, NextReturn{Instant(r.At), r.Amount})
+	}
+	return out
+}

@@ -1,0 +1,143 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/table"
+)
+
+// Budget is a budget's name, its limits, and what is to be said of them.
+func Budget(b budget.Status) string {
+	heading := b.Budget
+	if b.Remaining != nil {
+		heading += fmt.Sprintf(": %d units left", *b.Remaining)
+	}
+	shown := slices.DeleteFunc(slices.Clone(b.Limits), func(l budget.LimitStatus) bool { return strings.Contains(l.Name, ":") && l.Used == 0 })
+	out := table.Wrap("", heading)
+	if lock, locked := b.LockOf(""); locked {
+		out += table.Wrap("  ", Lock(lock))
+	}
+	if !b.Recovering.IsZero() {
+		out += table.Wrap("  ", "recovering until "+Time(b.Recovering)+": the store has lost data; until all hosts have reported, each may spend only its part of the headroom")
+	}
+	for _, o := range b.OtherShares {
+		out += table.Wrap("  ", Others(o))
+	}
+	out += limitTable(shown).String()
+	if left := len(b.Limits) - len(shown); left > 0 {
+		out += table.Wrap("  ", fmt.Sprintf("%s of one operation each with nothing used", Plural(left, "limit")))
+	}
+	for _, l := range b.Limits {
+		list := notes(l)
+		if lock, locked := b.LockOf(l.Name); locked {
+			list = append([]string{Lock(lock)}, list...)
+		}
+		for _, note := range list {
+			out += table.Wrap("  ", l.Name+": "+note)
+		}
+	}
+	return out
+}
+
+// Others describes a host with other shares.
+func Others(o budget.OtherShares) string {
+	by := "by other shares than these"
+	if o.None {
+		by = "without shares"
+	}
+	return fmt.Sprintf("host %s charged at %s %s: what is guaranteed holds only where all hosts have the same shares", o.Host, Time(o.Last), by)
+}
+
+// Lock describes a lock.
+func Lock(l budget.Lock) string {
+	text := "locked until " + Time(l.Until)
+	if l.Why != "" {
+		text += ": " + l.Why
+	}
+	return text
+}
+
+// limitTable has a column for debt only if there is any, and one for what is counted only
+// if some limit counts calls.
+func limitTable(limits []budget.LimitStatus) *table.Table {
+	indebted, callsToo := false, false
+	for _, l := range limits {
+		indebted = indebted || l.Over > 0
+		callsToo = callsToo || l.Counts == limit.CountCalls
+	}
+	heads := []string{"LIMIT", "KIND"}
+	if callsToo {
+		heads = append(heads, "COUNTS")
+	}
+	heads = append(heads, ">USED", ">LIMIT", ">LEFT")
+	if indebted {
+		heads = append(heads, ">OVER")
+	}
+	t := table.New(append(heads, "NEXT RETURN")...)
+	for _, l := range limits {
+		row := []string{l.Name, kindText(l.Window)}
+		if callsToo {
+			row = append(row, string(l.Counts))
+		}
+		row = append(row, Number(l.Used), Number(l.Limit.Limit), Number(l.Remaining))
+		if indebted {
+			row = append(row, Number(l.Over))
+		}
+		t.Add(append(row, returnText(l))...)
+	}
+	return t
+}
+
+// notes is what the table has no room for.
+func notes(l budget.LimitStatus) []string {
+	var list []string
+	if l.Over > 0 {
+		list = append(list, fmt.Sprintf("over its limit by %d; calls are refused until that is gone", l.Over))
+	}
+	if l.Recovered > 0 {
+		list = append(list, fmt.Sprintf("the store lost charges; %s of what is used stand for them", Number(l.Recovered)))
+	}
+	if l.Drift > 0 {
+		list = append(list, fmt.Sprintf("the upstream counts %s more than was charged", Number(l.Drift)))
+	}
+	if l.Observe {
+		list = append(list, "only observes: it refuses nothing")
+	}
+	for _, s := range l.Shares {
+		list = append(list, fmt.Sprintf("share %s is guaranteed %d: %d used, %d kept, %d borrowed", s.Name, s.InForce, s.Used, s.Kept, s.Borrowed))
+	}
+	if !l.Since.IsZero() {
+		list = append(list, "knows what was charged since "+Time(l.Since))
+	}
+	return list
+}
+
+// kindText is "rolling 24h" or "calendar day".
+func kindText(w limit.Window) string {
+	text := func(us int64) string { return limit.SpanText(time.Duration(us) * time.Microsecond) }
+	switch {
+	case w.Kind == limit.Bucket:
+		return "bucket " + w.Refill.String()
+	case w.Kind == limit.Concurrent:
+		return "open at once"
+	case w.Guard > 0:
+		return "calendar " + w.Calendar.Length() + " + " + text(w.Guard)
+	case w.Calendar != nil:
+		return "calendar " + w.Calendar.Length()
+	case w.Precision > 0:
+		return "rolling " + text(w.Length) + " in " + text(w.Precision)
+	}
+	return "rolling " + text(w.Length)
+}
+
+func returnText(l budget.LimitStatus) string {
+	if l.NextReturn.IsZero() {
+		return "-"
+	}
+	return fmt.Sprintf("%d at %s", l.NextAmount, Time(l.NextReturn))
+}

@@ -1,0 +1,92 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/table"
+)
+
+// History is who spent what since an hour.
+func History(h answer.History) string {
+	t := table.New(strings.ToUpper(h.By), ">UNITS", ">PART", ">CALLS")
+	for _, row := range h.Rows {
+		t.Add(groupText(h.By, *row.Name), Number(row.Units), fmt.Sprintf("%.1f%%", 100**row.Part), Number(row.Calls))
+	}
+	t.Add("total", Number(h.Total.Units), fmt.Sprintf("%.1f%%", 100**h.Total.Part), Number(h.Total.Calls))
+	heading := h.Budget + ", since " + Time(time.Time(h.From))
+	if h.Timezone != "UTC" {
+		heading += ", in " + h.Timezone
+	}
+	out := table.Wrap("", heading) + t.String()
+	for _, row := range h.Beside {
+		out += table.Wrap("", fmt.Sprintf("beside the total: %s %s", *row.Name, Number(row.Units)))
+	}
+	if since := time.Time(h.Since); !since.IsZero() {
+		out += table.Wrap("", "The history begins at "+Time(since)+".")
+	}
+	return out
+}
+
+// groupText is how a table names a group.
+func groupText(by, name string) string {
+	if name == "" {
+		return "-"
+	}
+	if at, err := time.Parse(time.RFC3339, name); err == nil && by == string(budget.ByHour) {
+		return at.Format("2006-01-02 15:04Z07:00")
+	}
+	return name
+}
+
+// Ledger is who spent what the ledger holds, and what each share of the limits has used.
+func Ledger(s budget.Spent, limits []budget.LimitStatus) string {
+	head := map[budget.GroupBy]string{budget.ByOperation: "OPERATION", budget.ByJob: "JOB", budget.ByRegion: "REGION", budget.ByRun: "RUN"}[s.By]
+	heads := []string{head, ">UNITS", ">PART", ">CALLS", ">OPEN"}
+	if s.Total.Observed > 0 {
+		heads = append(heads, ">WOULD REFUSE")
+	}
+	t := table.New(heads...)
+	add := func(name string, row budget.SpentRow) {
+		cells := []string{name, Number(row.Units), fmt.Sprintf("%.1f%%", 100*answer.Part(row, s.Total)), Number(row.Calls), Number(row.Open)}
+		if s.Total.Observed > 0 {
+			cells = append(cells, Number(row.Observed))
+		}
+		t.Add(cells...)
+	}
+	for _, row := range s.Rows {
+		if row.Name == "" {
+			row.Name = "-"
+		}
+		add(row.Name, row)
+	}
+	add("total", s.Total)
+	over := "the whole ledger"
+	if !s.From.IsZero() {
+		over = "since " + Time(s.From)
+	}
+	out := table.Wrap("", s.Budget+", "+over) + t.String()
+	if !s.Since.IsZero() {
+		out += table.Wrap("", "Charges up to "+Time(s.Since)+" no longer count and are not included.")
+	}
+	return out + shareTable(limits)
+}
+
+// shareTable has a line for each share of each limit; empty: no limit is divided.
+func shareTable(limits []budget.LimitStatus) string {
+	t := table.New("SHARE", "LIMIT", ">GUARANTEED", ">IN FORCE", ">USED", ">KEPT", ">BORROWED")
+	divided := false
+	for _, l := range limits {
+		for _, s := range l.Shares {
+			divided = true
+			t.Add(s.Name, l.Name, Number(s.Guarantee), Number(s.InForce), Number(s.Used), Number(s.Kept), Number(s.Borrowed))
+		}
+	}
+	if !divided {
+		return ""
+	}
+	return "\n" + t.String()
+}

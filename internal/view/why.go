@@ -1,0 +1,118 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/internal/table"
+)
+
+// fewShown is how many lines of a kind the tables show.
+const fewShown = 5
+
+// Why is what a call would get, and the numbers behind it.
+func Why(why budget.Why) string {
+	would := "it would be charged"
+	if why.Refused != nil {
+		would = why.Refused.Error()
+	}
+	job := ""
+	if why.Call.Labels.Job != "" {
+		job = ", job " + why.Call.Labels.Job
+	}
+	out := table.Wrap("", fmt.Sprintf("%s %s%s, %s: %s", why.Budget, why.Call.Operation, job, Plural(int(why.Units), "unit"), would))
+	for _, lock := range why.Locks {
+		name := lock.Limit
+		if name == "" {
+			name = "the budget"
+		}
+		out += table.Wrap("  ", name+": "+Lock(lock)+", since "+Time(lock.Since))
+	}
+	if !why.Recovering.IsZero() {
+		out += table.Wrap("  ", "recovering until "+Time(why.Recovering)+": until then a host may spend only its part")
+	}
+	for _, l := range why.Limits {
+		out += "\n" + whyLimitText(l)
+	}
+	return out
+}
+
+// whyLimitText is a limit, who used it, and what comes back when.
+func whyLimitText(l budget.WhyLimit) string {
+	words := []string{fmt.Sprintf("%d of %d %s used", l.Used, l.Limit.Limit, l.Counts), fmt.Sprintf("the call needs %d", l.Needs)}
+	for _, kept := range l.Kept {
+		words = append(words, fmt.Sprintf("%d kept for %s", kept.Units, kept.Share))
+	}
+	if l.Floor > 0 {
+		words = append(words, fmt.Sprintf("%d must remain", l.Floor))
+		if l.FloorJob != "" {
+			words[len(words)-1] += " (the floor of job " + l.FloorJob + ")"
+		}
+	}
+	switch {
+	case l.Short > 0 && l.Observe:
+		words = append(words, fmt.Sprintf("%d too few, but the limit only observes", l.Short))
+	case l.Short > 0:
+		words = append(words, fmt.Sprintf("%d too few", l.Short))
+	default:
+		words = append(words, "it fits")
+	}
+	out := table.Wrap("", l.Name+": "+strings.Join(words, ", "))
+	out += usedByTable(l) + openText(l)
+	if list := returnsText(l); list != "" {
+		out += table.Wrap("  ", "comes back: "+list)
+	}
+	return out
+}
+
+func usedByTable(l budget.WhyLimit) string {
+	if len(l.By) == 0 {
+		return ""
+	}
+	t := table.New("  USED BY", "SHARE", ">"+strings.ToUpper(string(l.Counts)))
+	for _, by := range l.By {
+		name, share := by.Kind, by.Share
+		if by.Job != "" {
+			name = "job " + by.Job
+		}
+		if share == "" {
+			share = "-"
+		}
+		t.Add("  "+name, share, Number(by.Used))
+	}
+	return t.String()
+}
+
+func openText(l budget.WhyLimit) (out string) {
+	for i, o := range l.Open {
+		if i == fewShown {
+			return out + table.Wrap("  ", fmt.Sprintf("and %s more that are open", Plural(len(l.Open)-i, "reservation")))
+		}
+		out += table.Wrap("  ", fmt.Sprintf("open: %s %s holds %d until %s", o.Operation, Shown(o.ID), o.Held, Time(o.Until)))
+	}
+	return out
+}
+
+// returnsText is when how much comes back: what comes back within a second, as it is shown,
+// is one sum.
+func returnsText(l budget.WhyLimit) string {
+	if len(l.Returns) == 0 && !l.NextReturn.IsZero() {
+		return fmt.Sprintf("%d at %s, and more after it", l.NextAmount, Time(l.NextReturn))
+	}
+	var words []string
+	var amount, rest int64
+	for i, r := range l.Returns {
+		if len(words) == fewShown {
+			rest += r.Amount
+			continue
+		}
+		if amount += r.Amount; i+1 == len(l.Returns) || Time(r.At) != Time(l.Returns[i+1].At) {
+			words, amount = append(words, fmt.Sprintf("%d at %s", amount, Time(r.At))), 0
+		}
+	}
+	if rest > 0 {
+		words = append(words, fmt.Sprintf("%d more up to %s", rest, Time(l.Returns[len(l.Returns)-1].At)))
+	}
+	return strings.Join(words, ", ")
+}

@@ -1,0 +1,43 @@
+// Package view shows budgets to people: [Budget] what is left, [Why] what a call would get,
+// [Ledger] and [History] who spent what. Each is text of at most [table.Width] columns.
+package view
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Time is a time for people, in UTC, rounded up to a second: what returns at an
+// instant has returned at the time shown.
+func Time(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	whole := t.UTC().Truncate(time.Second)
+	if whole.Before(t) {
+		whole = whole.Add(time.Second)
+	}
+	return whole.Format("2006-01-02 15:04:05Z")
+}
+
+func Number(n int64) string { return strconv.FormatInt(n, 10) }
+
+// Plural is a number of things.
+func Plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// Shown is a text of others as a terminal may show it.
+func Shown(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return '?'
+		}
+		return r
+	}, text)
+}
