@@ -10,6 +10,7 @@ import (
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/table"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -70,23 +71,23 @@ func (a *app) cancel(ctx context.Context, store jobs.State, job *jobs.Job, note 
 		}
 		return writeJSON(a.stdout, answer)
 	}
-	t := newTable("JOB", "DONE")
+	t := table.New("JOB", "DONE")
 	if len(ended) == 0 {
-		t.add(job.Name, "nothing is under way")
-		return t.write(a.stdout)
+		t.Add(job.Name, "nothing is under way")
+		return t.Write(a.stdout)
 	}
-	t.add(job.Name, "asked to stop")
+	t.Add(job.Name, "asked to stop")
 	for _, pass := range ended {
 		progress, err := answer.ReadRecord(pass.Progress)
 		if err != nil {
 			return fmt.Errorf("job %s: read the record of its pass under way: %w", job.Name, err)
 		}
-		t.below("", activeText(pass, progress))
+		t.Below("", activeText(pass, progress))
 	}
 	if untold != nil {
-		t.below("", untold.Error()+"; the passes end within 15 seconds")
+		t.Below("", untold.Error()+"; the passes end within 15 seconds")
 	}
-	return t.write(a.stdout)
+	return t.Write(a.stdout)
 }
 
 // takenBackAnswer is the JSON answer of trigger --cancel.
@@ -111,17 +112,17 @@ func (a *app) takeBack(ctx context.Context, store jobs.State, job *jobs.Job, asJ
 	if asJSON {
 		return writeJSON(a.stdout, takenBackAnswer{job.Name, append([]jobs.Request{}, taken...), append([]jobs.ActivePass{}, views[0].Active...)})
 	}
-	t := newTable("JOB", "DONE")
+	t := table.New("JOB", "DONE")
 	if len(taken) == 0 {
-		t.add(job.Name, "no request waits")
+		t.Add(job.Name, "no request waits")
 	} else {
-		t.add(job.Name, "taken back")
+		t.Add(job.Name, "taken back")
 	}
 	for _, r := range taken {
-		t.below("", requestText(r))
+		t.Below("", requestText(r))
 	}
 	for i, active := range views[0].Active {
-		t.below("", activeText(active, views[0].Progress[i])+"; quotactl cancel "+job.Name+" ends it")
+		t.Below("", activeText(active, views[0].Progress[i])+"; quotactl cancel "+job.Name+" ends it")
 	}
-	return t.write(a.stdout)
+	return t.Write(a.stdout)
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/table"
+	"github.com/quotactl/quotactl/internal/view"
 )
 
 // The bounds of charge's --timeout, those of [store] timeout.
@@ -249,12 +251,12 @@ func (a *app) labelsOfRun(changed func(string) bool, call *budget.Call) error {
 }
 
 func (a *app) writeReceipt(r budget.Receipt, f chargeFlags) error {
-	charged := plural(int(r.Units), "unit")
+	charged := view.Plural(int(r.Units), "unit")
 	if f.dryRun {
-		charged = "none; " + number(r.Units) + " would fit"
+		charged = "none; " + view.Number(r.Units) + " would fit"
 	}
 	if f.reserve > 0 && !f.dryRun && !r.Replayed {
-		charged += " until " + showTime(r.At.Add(f.reserve))
+		charged += " until " + view.Time(r.At.Add(f.reserve))
 	}
 	switch {
 	case r.Replayed && r.Ended != "":
@@ -265,7 +267,7 @@ func (a *app) writeReceipt(r budget.Receipt, f chargeFlags) error {
 	if r.Source == budget.SourceAllowance {
 		charged += ", by this host's allowance"
 	}
-	t := newTable("BUDGET", "OPERATION", "CHARGED", ">LEFT", "IN LIMIT", "ID")
-	t.add(r.Budget, r.Operation, charged, number(r.Remaining), r.Limit, r.ID)
-	return t.write(a.stdout)
+	t := table.New("BUDGET", "OPERATION", "CHARGED", ">LEFT", "IN LIMIT", "ID")
+	t.Add(r.Budget, r.Operation, charged, view.Number(r.Remaining), r.Limit, r.ID)
+	return t.Write(a.stdout)
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/table"
+	"github.com/quotactl/quotactl/internal/view"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -46,9 +48,13 @@ func (a *app) check(asJSON bool) error {
 	}
 	if asJSON {
 		answer := struct {
-			Errors   []faultJSON `json:"errors"`
-			Warnings []faultJSON `json:"warnings"`
-		}{toJSON(faults), toJSON(warnings)}
+			Errors     []faultJSON `json:"errors"`
+			Warnings   []faultJSON `json:"warnings"`
+			Guarantees []guarantee `json:"guarantees,omitempty"`
+		}{Errors: toJSON(faults), Warnings: toJSON(warnings)}
+		if len(faults) == 0 {
+			answer.Guarantees = guarantees(cfg, list)
+		}
 		err = writeJSON(a.stdout, answer)
 	} else {
 		err = a.writeFaults(faults, warnings)
@@ -61,7 +67,7 @@ func (a *app) check(asJSON bool) error {
 		if last := faults[len(faults)-1].File; last != where {
 			where += " with " + last
 		}
-		return usage("%s has %s", where, plural(len(faults), "error"))
+		return usage("%s has %s", where, view.Plural(len(faults), "error"))
 	}
 	if asJSON {
 		return nil
@@ -119,7 +125,7 @@ func (a *app) writeFaults(faults, warnings config.Errors) error {
 
 // writeSummary shows what a configuration without errors holds.
 func (a *app) writeSummary(cfg *config.Config, list []*jobs.Job) error {
-	budgets := newTable("BUDGET", ">LIMITS", ">COSTS", ">JOBS")
+	budgets := table.New("BUDGET", ">LIMITS", ">COSTS", ">JOBS")
 	for _, name := range cfg.Budgets() {
 		upstream, _, err := cfg.Find(name)
 		if err != nil {
@@ -131,15 +137,18 @@ func (a *app) writeSummary(cfg *config.Config, list []*jobs.Job) error {
 				spenders++
 			}
 		}
-		budgets.add(name, number(int64(len(upstream.Limits))), number(int64(len(upstream.Costs))), number(int64(spenders)))
+		budgets.Add(name, view.Number(int64(len(upstream.Limits))), view.Number(int64(len(upstream.Costs))), view.Number(int64(spenders)))
 	}
-	ticks := newTable("JOB", "BUDGET", "NEXT TICK", "STAGGER")
+	ticks := table.New("JOB", "BUDGET", "NEXT TICK", "STAGGER")
 	for _, job := range list {
-		ticks.add(job.Name, job.Budget, showTime(job.Next(a.now())), staggerText(job))
+		ticks.Add(job.Name, job.Budget, view.Time(job.Next(a.now())), staggerText(job))
 	}
 	out := a.configPath + " is OK\n\n" + budgets.String()
 	if len(list) > 0 {
 		out += "\n" + ticks.String()
+	}
+	if kept := guarantees(cfg, list); len(kept) > 0 {
+		out += "\n" + guaranteeTable(kept).String()
 	}
 	return writeText(a.stdout, out)
 }
@@ -151,11 +160,4 @@ func staggerText(job *jobs.Job) string {
 		return "-"
 	}
 	return fmt.Sprintf("%s, one every %s", limit.SpanText(job.Stagger), limit.SpanText(job.Every().Round(time.Millisecond)))
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

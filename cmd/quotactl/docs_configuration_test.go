@@ -58,6 +58,8 @@ zzzzzz = 1
 "once" = { units = 1, once = { zzzzzz = 1 } }
 [upstream.ads.limit.day]
 zzzzzz = 1
+[upstream.ads.share.feeds]
+zzzzzz = 1
 [upstream.ads.refusal.spent]
 zzzzzz = 1
 [upstream.ads.report.day]
@@ -72,8 +74,8 @@ zzzzzz = 1
 zzzzzz = 1
 `))
 	offers := regexp.MustCompile(`unknown key "zzzzzz": use one of ([a-z_, ]+)`).FindAllStringSubmatch(stdout, -1)
-	if len(offers) != 12 {
-		t.Fatalf("%d tables were offered keys, want 12:\n%s", len(offers), stdout)
+	if len(offers) != 13 {
+		t.Fatalf("%d tables were offered keys, want 13:\n%s", len(offers), stdout)
 	}
 	tables := []string{"store", "upstream", "job", "units"} // told as headings, or as a cost
 	for _, offer := range offers {

@@ -68,7 +68,7 @@ func TestDocumentedHTTP(t *testing.T) {
 		}
 		return string(out)
 	}
-	for _, name := range []string{"charge", "reserve", "status"} {
+	for _, name := range []string{"charge", "reserve", "status", "why"} {
 		var got, want any
 		out := run("sh", name, name+".sh", "sh")
 		if err := json.Unmarshal([]byte(out), &got); err != nil {

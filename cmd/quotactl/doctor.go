@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/secret"
+	"github.com/quotactl/quotactl/internal/view"
 )
 
 func newDoctorCommand(a *app) *cobra.Command {
@@ -71,7 +74,7 @@ func (a *app) doctor(ctx context.Context, asJSON bool) error {
 		}
 	}
 	if err == nil && faults > 0 {
-		err = &exitError{code: exitFailed, err: fmt.Errorf("%s found; the checks say what to do", plural(faults, "error"))}
+		err = &exitError{code: exitFailed, err: fmt.Errorf("%s found; the checks say what to do", view.Plural(faults, "error"))}
 	}
 	return err
 }
@@ -86,7 +89,7 @@ func (a *app) secretFindings(cfg *config.Config) []driver.Finding {
 		list = append(list, driver.Finding{Check: "secrets", Level: driver.Warning, Says: says, Advice: advice})
 	}
 	if n := cfg.SecretPlaces(); n > 0 && len(missing) == 0 {
-		list = append(list, driver.Finding{Check: "secrets", Level: driver.OK, Says: plural(n, "secret") + " found where the configuration says"})
+		list = append(list, driver.Finding{Check: "secrets", Level: driver.OK, Says: view.Plural(n, "secret") + " found where the configuration says"})
 	}
 	return list
 }
@@ -110,8 +113,32 @@ func (a *app) findings(ctx context.Context, cfg *config.Config) []driver.Finding
 			continue
 		}
 		list = append(list, b.Audit(ctx))
+		if f, some := sharesFinding(ctx, b); some {
+			list = append(list, f)
+		}
 	}
 	return append(list, closing(store)...)
+}
+
+// sharesFinding tells whether all hosts divide a budget's limits alike; false if none does,
+// or the store does not say.
+func sharesFinding(ctx context.Context, b *budget.Budget) (f driver.Finding, some bool) {
+	status, err := b.Status(ctx)
+	if err != nil { // the totals' finding says it
+		return f, false
+	}
+	f = driver.Finding{Check: "shares of " + b.Name(), Level: driver.OK, Says: "all hosts that charged within the last hour have the same shares"}
+	var hosts []string
+	for _, o := range status.OtherShares {
+		hosts = append(hosts, o.Host)
+	}
+	if len(hosts) > 0 {
+		f.Level = driver.Warning
+		f.Says = "other shares than here, or none, are in use on " + strings.Join(slices.Compact(slices.Sorted(slices.Values(hosts))), ", ")
+		f.Advice = "give all hosts the same shares: what is guaranteed holds only where they are the same; a host is forgotten an hour after its last charge"
+	}
+	divided := slices.ContainsFunc(status.Limits, func(l budget.LimitStatus) bool { return len(l.Shares) > 0 })
+	return f, divided || len(hosts) > 0
 }
 
 // closing closes the store and reports a failure.

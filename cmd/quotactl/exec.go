@@ -14,6 +14,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/internal/proc"
+	"github.com/quotactl/quotactl/internal/view"
 )
 
 // The exit codes of a command that was not started, those of shells and env.
@@ -74,7 +75,7 @@ func execArguments(cmd *cobra.Command, args []string) error {
 	case dash < 0:
 		return usage("-- is missing before the command; write %s", cmd.UseLine())
 	case dash != 2:
-		return usage("%s before --, not 2; write %s", plural(dash, "argument"), cmd.UseLine())
+		return usage("%s before --, not 2; write %s", view.Plural(dash, "argument"), cmd.UseLine())
 	case len(args) == 2 || args[2] == "":
 		return usage("the command after -- is missing; write %s", cmd.UseLine())
 	}

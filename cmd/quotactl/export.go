@@ -9,6 +9,8 @@ import (
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/ledgerfile"
+	"github.com/quotactl/quotactl/internal/table"
+	"github.com/quotactl/quotactl/internal/view"
 )
 
 func newExportCommand(a *app) *cobra.Command {
@@ -75,9 +77,9 @@ count: lock the budget, or stop what charges it.`,
 			case asJSON:
 				return writeJSON(a.stdout, importAnswer{result.Budget, result.Rows, result.Added, result.Before, result.Known, result.Gone})
 			}
-			t := newTable("BUDGET", ">ROWS", ">ADDED", ">IMPORTED BEFORE", ">KNOWN", ">EXPIRED")
-			t.add(result.Budget, number(result.Rows), number(result.Added), number(result.Before), number(result.Known), number(result.Gone))
-			return t.write(a.stdout)
+			t := table.New("BUDGET", ">ROWS", ">ADDED", ">IMPORTED BEFORE", ">KNOWN", ">EXPIRED")
+			t.Add(result.Budget, view.Number(result.Rows), view.Number(result.Added), view.Number(result.Before), view.Number(result.Known), view.Number(result.Gone))
+			return t.Write(a.stdout)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")

@@ -2,6 +2,8 @@ package main
 
 import (
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/internal/table"
+	"github.com/quotactl/quotactl/internal/view"
 )
 
 // writeOutcome writes what became of the call, and what else the response said.
@@ -13,36 +15,36 @@ func (a *app) writeOutcome(name string, f feedbackFlags, held bool, done budgeth
 	case f.keep:
 		did = "still open"
 	case !done.Released:
-		did = "settled at " + plural(int(done.Units), "unit")
+		did = "settled at " + view.Plural(int(done.Units), "unit")
 	}
-	t := newTable("BUDGET", "OPERATION", "ID", "DONE")
-	t.add(name, f.call.Operation, f.call.ID, did)
-	if err := t.write(a.stdout); err != nil {
+	t := table.New("BUDGET", "OPERATION", "ID", "DONE")
+	t.Add(name, f.call.Operation, f.call.ID, did)
+	if err := t.Write(a.stdout); err != nil {
 		return err
 	}
-	said := newTable("THE UPSTREAM SAYS", "BY RULE", "LOCKED")
+	said := table.New("THE UPSTREAM SAYS", "BY RULE", "LOCKED")
 	if v := done.Refused; v != nil {
-		said.add(string(v.Means), v.Rule, lockedText(v))
+		said.Add(string(v.Means), v.Rule, lockedText(v))
 	}
 	if err := a.writeBelow(said); err != nil {
 		return err
 	}
-	drift := newTable("LIMIT", ">NOT CHARGED BY US", ">IN ALL", "UNTIL")
+	drift := table.New("LIMIT", ">NOT CHARGED BY US", ">IN ALL", "UNTIL")
 	for _, d := range done.Drifts {
-		drift.add(d.Limit, number(d.Added), number(d.Total), showTime(d.Until))
+		drift.Add(d.Limit, view.Number(d.Added), view.Number(d.Total), view.Time(d.Until))
 	}
 	return a.writeBelow(drift)
 }
 
 // writeBelow writes a table below another, where it has rows.
-func (a *app) writeBelow(t *table) error {
-	if len(t.rows) == 0 {
+func (a *app) writeBelow(t *table.Table) error {
+	if t.Empty() {
 		return nil
 	}
 	if err := writeText(a.stdout, "\n"); err != nil {
 		return err
 	}
-	return t.write(a.stdout)
+	return t.Write(a.stdout)
 }
 
 // lockedText is what a refusal has locked, and until when.
@@ -51,7 +53,7 @@ func lockedText(v *budgethttp.Verdict) string {
 	case v.Until.IsZero():
 		return "nothing"
 	case v.Limit == "":
-		return "the budget until " + showTime(v.Until)
+		return "the budget until " + view.Time(v.Until)
 	}
-	return "limit " + v.Limit + " until " + showTime(v.Until)
+	return "limit " + v.Limit + " until " + view.Time(v.Until)
 }

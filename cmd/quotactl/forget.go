@@ -8,6 +8,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/table"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -46,9 +47,9 @@ configuration: that daemon would run the job again.`,
 				if asJSON {
 					return writeJSON(a.stdout, forgetAnswer{args[0], true})
 				}
-				t := newTable("JOB", "DONE")
-				t.add(args[0], "forgotten")
-				return t.write(a.stdout)
+				t := table.New("JOB", "DONE")
+				t.Add(args[0], "forgotten")
+				return t.Write(a.stdout)
 			})
 		},
 	}

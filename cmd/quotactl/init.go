@@ -11,6 +11,7 @@ import (
 
 	"github.com/quotactl/quotactl/internal/presets"
 	"github.com/quotactl/quotactl/internal/suggest"
+	"github.com/quotactl/quotactl/internal/table"
 )
 
 func newInitCommand(a *app) *cobra.Command {
@@ -67,17 +68,17 @@ type presetJSON struct {
 
 func (a *app) listPresets(asJSON bool) error {
 	list := []presetJSON{}
-	t := newTable("PRESET", "FOR")
+	t := table.New("PRESET", "FOR")
 	for _, name := range presets.Names() {
 		list = append(list, presetJSON{name, presets.Describe(name)})
-		t.add(name, presets.Describe(name))
+		t.Add(name, presets.Describe(name))
 	}
 	if asJSON {
 		return writeJSON(a.stdout, struct {
 			Presets []presetJSON `json:"presets"`
 		}{list})
 	}
-	return t.write(a.stdout)
+	return t.Write(a.stdout)
 }
 
 // init writes presets to stdout or to the configuration's file.

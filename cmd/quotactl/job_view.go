@@ -7,6 +7,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/view"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -19,7 +20,7 @@ func nowNotes(v answer.Job) []string {
 	if v.Pause != nil {
 		text := pauseText(*v.Pause)
 		if !v.NextTick.IsZero() {
-			text += "; its ticks are skipped, the next at " + showTime(v.NextTick)
+			text += "; its ticks are skipped, the next at " + view.Time(v.NextTick)
 		}
 		list = append(list, text)
 	}
@@ -28,19 +29,19 @@ func nowNotes(v answer.Job) []string {
 
 // activeText describes a pass under way.
 func activeText(active jobs.ActivePass, progress *jobs.Record) string {
-	text := fmt.Sprintf("the pass of %s is under way since %s, %s", showTime(active.Tick.Time), showTime(active.Since.Time), active.Host)
+	text := fmt.Sprintf("the pass of %s is under way since %s, %s", view.Time(active.Tick.Time), view.Time(active.Since.Time), active.Host)
 	if of := answer.Ended(progress); of != "" {
 		units := int64(0)
 		for _, run := range progress.Runs {
 			units += run.Units
 		}
-		text += fmt.Sprintf(": %s runs ended, %s", of, plural(int(units), "unit"))
+		text += fmt.Sprintf(": %s runs ended, %s", of, view.Plural(int(units), "unit"))
 	}
 	if why := beganText(active.Kind, active.Note); why != "" {
 		text += "; " + why
 	}
 	if c := active.Cancelled; c != nil {
-		text += fmt.Sprintf("; asked to stop by %s at %s", c.By, showTime(c.At.Time))
+		text += fmt.Sprintf("; asked to stop by %s at %s", c.By, view.Time(c.At.Time))
 		if c.Note != "" {
 			text += ": " + c.Note
 		}
@@ -53,7 +54,7 @@ func activeText(active jobs.ActivePass, progress *jobs.Record) string {
 
 // pauseText describes a pause.
 func pauseText(p jobs.Pause) string {
-	text := fmt.Sprintf("paused by %s since %s", p.By, showTime(p.At.Time))
+	text := fmt.Sprintf("paused by %s since %s", p.By, view.Time(p.At.Time))
 	if p.Note != "" {
 		text += ": " + p.Note
 	}
@@ -85,7 +86,7 @@ func waitNotes(v answer.Job) []string {
 	var first time.Time
 	for _, w := range v.Waiting {
 		if w.Kind != jobs.CaughtUp {
-			list = append(list, fmt.Sprintf("the tick of %s waits", showTime(w.Tick.Time)))
+			list = append(list, fmt.Sprintf("the tick of %s waits", view.Time(w.Tick.Time)))
 			continue
 		}
 		if caughtUp++; caughtUp == 1 {
@@ -94,9 +95,9 @@ func waitNotes(v answer.Job) []string {
 	}
 	switch {
 	case caughtUp == 1:
-		list = append(list, fmt.Sprintf("the tick of %s waits to be caught up", showTime(first)))
+		list = append(list, fmt.Sprintf("the tick of %s waits to be caught up", view.Time(first)))
 	case caughtUp > 1:
-		list = append(list, fmt.Sprintf("%d ticks, from %s on, wait to be caught up", caughtUp, showTime(first)))
+		list = append(list, fmt.Sprintf("%d ticks, from %s on, wait to be caught up", caughtUp, view.Time(first)))
 	}
 	return append(list, daemonNotes(v)...)
 }
@@ -109,7 +110,7 @@ func daemonNotes(v answer.Job) []string {
 	case v.Followed != here:
 		return []string{"daemons have followed another schedule so far: " + v.Followed}
 	case !v.Untaken.IsZero():
-		return []string{"no daemon has taken its tick of " + showTime(v.Untaken) + ": is one running?"}
+		return []string{"no daemon has taken its tick of " + view.Time(v.Untaken) + ": is one running?"}
 	}
 	return nil
 }
@@ -120,7 +121,7 @@ func requestText(r jobs.Request) string {
 	if len(r.Regions) > 0 {
 		text += " of " + strings.Join(r.Regions, ", ")
 	}
-	text += fmt.Sprintf(" was requested by %s at %s", r.By, showTime(r.At.Time))
+	text += fmt.Sprintf(" was requested by %s at %s", r.By, view.Time(r.At.Time))
 	if r.Note != "" {
 		text += " (" + r.Note + ")"
 	}

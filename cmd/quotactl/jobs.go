@@ -14,6 +14,8 @@ import (
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/secret"
+	"github.com/quotactl/quotactl/internal/table"
+	"github.com/quotactl/quotactl/internal/view"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -61,26 +63,26 @@ twice a minute.`,
 // lives.
 func writeJobs(w io.Writer, at time.Time, daemons []jobs.Daemon, views []answer.Job) error {
 	var budgets, parts []string
-	tables := map[string]*table{}
+	tables := map[string]*table.Table{}
 	for _, v := range views {
 		if tables[v.Budget] == nil {
 			budgets = append(budgets, v.Budget)
-			tables[v.Budget] = newTable("JOB", "NEXT IN", "STATE", "LAST PASS", ">UNITS", "SCHEDULE")
-			tables[v.Budget].wraps = true
+			tables[v.Budget] = table.New("JOB", "NEXT IN", "STATE", "LAST PASS", ">UNITS", "SCHEDULE")
+			tables[v.Budget].Wraps = true
 		}
 		addJob(v, tables[v.Budget], at)
 	}
 	for _, name := range budgets {
-		parts = append(parts, wrap("", name)+tables[name].String())
+		parts = append(parts, table.Wrap("", name)+tables[name].String())
 	}
 	if len(daemons) == 0 && len(views) > 0 {
-		parts = append(parts, wrap("", "No daemon is running on this store. Start one: quotactl run"))
+		parts = append(parts, table.Wrap("", "No daemon is running on this store. Start one: quotactl run"))
 	}
 	return writeText(w, strings.Join(parts, "\n"))
 }
 
 // addJob adds the job to a table of jobs.
-func addJob(v answer.Job, t *table, at time.Time) {
+func addJob(v answer.Job, t *table.Table, at time.Time) {
 	next, last, units := "-", "-", "-"
 	if !v.NextTick.IsZero() {
 		next = roughly(v.NextTick.Sub(at))
@@ -90,11 +92,11 @@ func addJob(v answer.Job, t *table, at time.Time) {
 		if when.IsZero() {
 			when = v.LastPass.Tick
 		}
-		last, units = fmt.Sprintf("%s %s ago", v.LastPass.Outcome, roughly(max(0, at.Sub(when.Time)).Truncate(time.Second))), number(v.LastPass.Units)
+		last, units = fmt.Sprintf("%s %s ago", v.LastPass.Outcome, roughly(max(0, at.Sub(when.Time)).Truncate(time.Second))), view.Number(v.LastPass.Units)
 	}
-	t.add(v.Name, next, v.State(), last, units, v.Schedule.String()+" "+v.Schedule.Zone().String())
+	t.Add(v.Name, next, v.State(), last, units, v.Schedule.String()+" "+v.Schedule.Zone().String())
 	for _, note := range append(nowNotes(v), waitNotes(v)...) {
-		t.below("", note)
+		t.Below("", note)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
+	"github.com/quotactl/quotactl/internal/table"
 	"github.com/quotactl/quotactl/jobs"
 	"github.com/quotactl/quotactl/jobs/schedule"
 )
@@ -110,7 +111,7 @@ No daemon is running on this store. Start one: quotactl run
 		t.Errorf("jobs\n%s", living.String())
 	}
 	for line := range strings.SplitSeq(b.String(), "\n") {
-		if utf8.RuneCountInString(line) > tableWidth {
+		if utf8.RuneCountInString(line) > table.Width {
 			t.Errorf("a line of %d columns: %s", utf8.RuneCountInString(line), line)
 		}
 	}

@@ -2,29 +2,35 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/view"
+	"github.com/quotactl/quotactl/jobs/schedule"
 )
 
 func newLedgerCommand(a *app) *cobra.Command {
-	var by string
+	var by, zone string
 	var since time.Duration
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "ledger BUDGET",
 		Short: "Show who spent what",
 		Long: `Show what a budget's ledger holds, summed by operation, job, region or run, with
-shares of the total. It reaches back as far as the budget's longest window.
+each one's part of the total. It reaches back as far as the budget's longest window.
+If a limit is divided into shares, show below what each of them has used.
+
+With --since, show the history instead, which is kept for 90 days (history in
+costs.toml), also by hour or day. It begins with a whole hour. By run there is no
+history: --by run --since sums the ledger.
 
 drift/LIMIT is what the upstream counts in a limit and no charge explains.
 recovered/LIMIT is what the store had lost.`,
 		Example: `  quotactl ledger youtube/key1
+  quotactl ledger youtube/key1 --since 30d --by day --timezone America/Los_Angeles
   quotactl ledger youtube/key1 --by region --since 6h --json`,
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: a.completeBudget,
@@ -32,64 +38,66 @@ recovered/LIMIT is what the store had lost.`,
 			if cmd.Flags().Changed("since") && since < time.Second {
 				return usage("--since %s: use 1s or more, or leave it out for the whole ledger", since)
 			}
-			switch budget.GroupBy(by) {
+			group := budget.GroupBy(by)
+			switch group {
 			case budget.ByOperation, budget.ByJob, budget.ByRegion, budget.ByRun:
+			case budget.ByHour, budget.ByDay:
+				if since == 0 {
+					return usage("--by %s: write how far back too: --since 7d", by)
+				}
 			default:
-				return usage("--by %q: use operation, job, region or run", by)
+				return usage("--by %q: use operation, job, region, run, hour or day", by)
 			}
-			return a.ledger(cmd.Context(), args[0], budget.GroupBy(by), since, asJSON)
+			days, err := schedule.LoadZone(zone)
+			if err != nil {
+				return usage("--timezone: %s", err)
+			}
+			if group != budget.ByHour && group != budget.ByDay && cmd.Flags().Changed("timezone") {
+				return usage("--timezone is for --by hour and --by day")
+			}
+			if since > 0 && group != budget.ByRun {
+				return a.history(cmd.Context(), args[0], group, since, days, asJSON)
+			}
+			return a.ledger(cmd.Context(), args[0], group, since, asJSON)
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&by, "by", "operation", "sum by `GROUP`: operation, job, region or run")
-	spanVar(flags, &since, "since", 0, "only the last `SPAN` (else all)")
+	flags.StringVar(&by, "by", "operation", "sum by `GROUP`: operation, job, region or run; with --since also hour or day")
+	flags.StringVar(&zone, "timezone", "UTC", "the `ZONE` of the days and hours")
+	spanVar(flags, &since, "since", 0, "the history of the last `SPAN`, from a whole hour on (else the ledger)")
 	flags.BoolVar(&asJSON, "json", false, "answer in JSON")
 	return cmd
 }
 
 func (a *app) ledger(ctx context.Context, name string, by budget.GroupBy, since time.Duration, asJSON bool) error {
 	var spent budget.Spent
+	var status budget.Status
 	err := a.onBudget(ctx, name, func(ctx context.Context, b *budget.Budget) (err error) {
-		spent, err = b.Spent(ctx, by, since)
+		if spent, err = b.Spent(ctx, by, since); err == nil && since == 0 {
+			status, err = b.Status(ctx)
+		}
 		return err
 	})
 	switch {
 	case err != nil:
 		return err
 	case asJSON:
-		return writeJSON(a.stdout, answer.NewLedger(spent))
+		return writeJSON(a.stdout, answer.NewLedger(spent, status.Limits))
 	}
-	return writeLedger(a.stdout, spent)
+	return writeText(a.stdout, view.Ledger(spent, status.Limits))
 }
 
-func writeLedger(w io.Writer, s budget.Spent) error {
-	head := map[budget.GroupBy]string{budget.ByOperation: "OPERATION", budget.ByJob: "JOB", budget.ByRegion: "REGION", budget.ByRun: "RUN"}[s.By]
-	heads := []string{head, ">UNITS", ">SHARE", ">CALLS", ">OPEN"}
-	if s.Total.Observed > 0 {
-		heads = append(heads, ">WOULD REFUSE")
+func (a *app) history(ctx context.Context, name string, by budget.GroupBy, since time.Duration, zone *time.Location, asJSON bool) error {
+	var h budget.History
+	err := a.onBudget(ctx, name, func(ctx context.Context, b *budget.Budget) (err error) {
+		h, err = b.History(ctx, by, since, zone)
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case asJSON:
+		return writeJSON(a.stdout, answer.NewHistory(h, zone))
 	}
-	t := newTable(heads...)
-	add := func(name string, row budget.SpentRow) {
-		cells := []string{name, number(row.Units), fmt.Sprintf("%.1f%%", 100*answer.Share(row, s.Total)), number(row.Calls), number(row.Open)}
-		if s.Total.Observed > 0 {
-			cells = append(cells, number(row.Observed))
-		}
-		t.add(cells...)
-	}
-	for _, row := range s.Rows {
-		if row.Name == "" {
-			row.Name = "-"
-		}
-		add(row.Name, row)
-	}
-	add("total", s.Total)
-	over := "the whole ledger"
-	if !s.From.IsZero() {
-		over = "since " + showTime(s.From)
-	}
-	out := wrap("", s.Budget+", "+over) + t.String()
-	if !s.Since.IsZero() {
-		out += wrap("", "Charges up to "+showTime(s.Since)+" no longer count and are not included.")
-	}
-	return writeText(w, out)
+	return writeText(a.stdout, view.History(answer.NewHistory(h, zone)))
 }

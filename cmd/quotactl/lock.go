@@ -11,6 +11,8 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/table"
+	"github.com/quotactl/quotactl/internal/view"
 )
 
 // lockAnswer is the JSON answer of lock and unlock.
@@ -61,7 +63,7 @@ shows the lock, and unlock ends it.`,
 				return err
 			})
 			end := answer.Instant(lock.Until)
-			return a.answerLock(err, lockAnswer{Budget: args[0], Limit: answer.Text(named), Locked: true, Until: &end, Why: lock.Why}, lockText(lock), asJSON)
+			return a.answerLock(err, lockAnswer{Budget: args[0], Limit: answer.Text(named), Locked: true, Until: &end, Why: lock.Why}, view.Lock(lock), asJSON)
 		},
 	}
 	flags := cmd.Flags()
@@ -137,7 +139,7 @@ func (a *app) answerLock(err error, answer lockAnswer, did string, asJSON bool) 
 	if name == "" {
 		name = "all"
 	}
-	t := newTable("BUDGET", "LIMIT", "DONE")
-	t.add(answer.Budget, name, did)
-	return t.write(a.stdout)
+	t := table.New("BUDGET", "LIMIT", "DONE")
+	t.Add(answer.Budget, name, did)
+	return t.Write(a.stdout)
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/suggest"
+	"github.com/quotactl/quotactl/internal/table"
+	"github.com/quotactl/quotactl/internal/view"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -98,26 +100,26 @@ func (a *app) next(ctx context.Context, names []string, from time.Time, n int, a
 		}
 		return writeJSON(a.stdout, answer)
 	}
-	return nextTable(runs).write(a.stdout)
+	return nextTable(runs).Write(a.stdout)
 }
 
 // nextTable has a column for paused jobs only when there is one.
-func nextTable(runs []nextRun) *table {
+func nextTable(runs []nextRun) *table.Table {
 	heads := []string{"JOB", "REGION", "TICK", "AT", ">OFFSET"}
 	paused := slices.ContainsFunc(runs, func(r nextRun) bool { return r.paused })
 	if paused {
 		heads = append(heads, "JOB IS")
 	}
-	t := newTable(heads...)
+	t := table.New(heads...)
 	for _, r := range runs {
-		row := []string{r.job, cmp.Or(r.region, "-"), showTime(r.tick), showTime(r.at), limit.SpanText(r.at.Sub(r.tick))}
+		row := []string{r.job, cmp.Or(r.region, "-"), view.Time(r.tick), view.Time(r.at), limit.SpanText(r.at.Sub(r.tick))}
 		switch {
 		case r.paused:
 			row = append(row, "paused")
 		case paused:
 			row = append(row, "-")
 		}
-		t.add(row...)
+		t.Add(row...)
 	}
 	return t
 }

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strconv"
-	"time"
 
 	"github.com/quotactl/quotactl/internal/answer"
 )
@@ -35,18 +33,3 @@ type (
 	seconds = answer.Seconds
 	text    = answer.Text
 )
-
-// showTime is a time for people, in UTC, rounded up to a second: what returns at an
-// instant has returned at the time shown.
-func showTime(t time.Time) string {
-	if t.IsZero() {
-		return "-"
-	}
-	whole := t.UTC().Truncate(time.Second)
-	if whole.Before(t) {
-		whole = whole.Add(time.Second)
-	}
-	return whole.Format("2006-01-02 15:04:05Z")
-}
-
-func number(n int64) string { return strconv.FormatInt(n, 10) }

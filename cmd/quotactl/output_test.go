@@ -7,6 +7,7 @@ import (
 
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
+	"github.com/quotactl/quotactl/internal/view"
 )
 
 func TestJSONValues(t *testing.T) {
@@ -41,6 +42,6 @@ func TestShowTime(t *testing.T) {
 		second.Add(time.Microsecond):        "2027-01-01 00:00:00Z",
 		second.In(time.FixedZone("", 3600)): "2026-12-31 23:59:59Z",
 	} {
-		check.Equal(t, showTime(at), want, at, "is shown as")
+		check.Equal(t, view.Time(at), want, at, "is shown as")
 	}
 }

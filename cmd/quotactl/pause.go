@@ -9,6 +9,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/table"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -81,26 +82,26 @@ func (a *app) answerPause(answer pauseAnswer, untold error, asJSON bool) error {
 	if asJSON {
 		return writeJSON(a.stdout, answer)
 	}
-	t := newTable("JOB", "DONE")
+	t := table.New("JOB", "DONE")
 	switch {
 	case answer.Paused == nil && answer.Before == nil:
-		t.add(answer.Job, "it was not paused")
+		t.Add(answer.Job, "it was not paused")
 	case answer.Paused == nil:
-		t.add(answer.Job, "resumed")
-		t.below("", "it was "+pauseText(*answer.Before))
+		t.Add(answer.Job, "resumed")
+		t.Below("", "it was "+pauseText(*answer.Before))
 	case answer.Before == nil:
-		t.add(answer.Job, "paused")
+		t.Add(answer.Job, "paused")
 	case *answer.Before == *answer.Paused:
-		t.add(answer.Job, "is paused already")
-		t.below("", pauseText(*answer.Before))
+		t.Add(answer.Job, "is paused already")
+		t.Below("", pauseText(*answer.Before))
 	default:
-		t.add(answer.Job, "paused, with another note")
-		t.below("", "it was "+pauseText(*answer.Before))
+		t.Add(answer.Job, "paused, with another note")
+		t.Below("", "it was "+pauseText(*answer.Before))
 	}
 	if untold != nil {
-		t.below("", untoldText(untold))
+		t.Below("", untoldText(untold))
 	}
-	return t.write(a.stdout)
+	return t.Write(a.stdout)
 }
 
 // untoldText says what follows if the daemons could not be notified.

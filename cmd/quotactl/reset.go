@@ -9,6 +9,7 @@ import (
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/table"
 )
 
 // resetAnswer is the JSON answer of reset and clock accept.
@@ -105,7 +106,7 @@ func (a *app) answerDone(err error, answer resetAnswer, did string, asJSON bool)
 	case asJSON:
 		return writeJSON(a.stdout, answer)
 	}
-	t := newTable("BUDGET", "DONE")
-	t.add(answer.Budget, did)
-	return t.write(a.stdout)
+	t := table.New("BUDGET", "DONE")
+	t.Add(answer.Budget, did)
+	return t.Write(a.stdout)
 }

@@ -75,7 +75,7 @@ func newRootCommand(a *app) *cobra.Command {
 		newSettleCommand(a),
 		newReleaseCommand(a),
 		newFeedbackCommand(a),
-		newLedgerCommand(a),
+		newLedgerCommand(a), newWhyCommand(a),
 		newExportCommand(a),
 		newImportCommand(a),
 		newNextCommand(a),

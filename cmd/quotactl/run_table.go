@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/internal/table"
+	"github.com/quotactl/quotactl/internal/view"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -23,7 +25,7 @@ type progress struct {
 // run writes one run, under a heading for its pass.
 func (p *progress) run(job *jobs.Job, tick time.Time, run jobs.Run) {
 	var b strings.Builder
-	if heading := fmt.Sprintf("%s, pass of %s\n", job.Name, showTime(tick)); heading != p.pass {
+	if heading := fmt.Sprintf("%s, pass of %s\n", job.Name, view.Time(tick)); heading != p.pass {
 		p.pass = heading
 		b.WriteString(heading)
 	}
@@ -34,7 +36,7 @@ func (p *progress) run(job *jobs.Job, tick time.Time, run jobs.Run) {
 	if run.Reason != "" {
 		parts = append(parts, run.Reason)
 	}
-	parts = append(parts, plural(run.Pages, "page"), plural(int(run.Units), "unit"))
+	parts = append(parts, view.Plural(run.Pages, "page"), view.Plural(int(run.Units), "unit"))
 	if run.Output != "" {
 		parts = append(parts, run.Output)
 	}
@@ -68,24 +70,24 @@ func (a *app) summary(ctx context.Context, passes []jobs.Pass, budgets map[strin
 }
 
 // passTable has a row for each run, and their sum.
-func passTable(passes []jobs.Pass) *table {
-	t := newTable("JOB", "REGION", "OUTCOME", "REASON", ">PAGES", ">UNITS")
+func passTable(passes []jobs.Pass) *table.Table {
+	t := table.New("JOB", "REGION", "OUTCOME", "REASON", ">PAGES", ">UNITS")
 	pages, units := 0, int64(0)
 	for _, pass := range passes {
 		if len(pass.Runs) == 0 {
-			t.add(pass.Job, "-", string(pass.Outcome), pass.Reason, "0", "0")
+			t.Add(pass.Job, "-", string(pass.Outcome), pass.Reason, "0", "0")
 		}
 		for _, run := range pass.Runs {
 			region := run.Region
 			if region == "" {
 				region = "-"
 			}
-			t.add(pass.Job, region, string(run.Outcome), run.Reason, fmt.Sprint(run.Pages), number(run.Units))
+			t.Add(pass.Job, region, string(run.Outcome), run.Reason, fmt.Sprint(run.Pages), view.Number(run.Units))
 			pages += run.Pages
 		}
 		units += pass.Units
 	}
-	t.add("total", "", "", "", fmt.Sprint(pages), number(units))
+	t.Add("total", "", "", "", fmt.Sprint(pages), view.Number(units))
 	return t
 }
 
@@ -94,7 +96,7 @@ func notBegun(passes []jobs.Pass) string {
 	var b strings.Builder
 	for _, pass := range passes {
 		if pass.Error != "" {
-			b.WriteString(wrap("  ", pass.Job+": "+pass.Error))
+			b.WriteString(table.Wrap("  ", pass.Job+": "+pass.Error))
 		}
 	}
 	return b.String()
@@ -113,15 +115,15 @@ func usedText(ctx context.Context, budgets map[string]*budget.Budget, passes []j
 			return b.String(), err
 		}
 		for _, l := range status.Limits {
-			b.WriteString(wrap("", fmt.Sprintf("%s, limit %s: %d of %d %s used", name, l.Name, l.Used, l.Limit.Limit, l.Counts)))
+			b.WriteString(table.Wrap("", fmt.Sprintf("%s, limit %s: %d of %d %s used", name, l.Name, l.Used, l.Limit.Limit, l.Counts)))
 		}
 	}
 	return b.String(), nil
 }
 
 // countTable sets what was charged beside what the upstream counted.
-func countTable(passes []jobs.Pass, upstream *upstream) *table {
-	t := newTable("COUNTED BY", ">UNITS", ">REQUESTS", ">REJECTED")
+func countTable(passes []jobs.Pass, upstream *upstream) *table.Table {
+	t := table.New("COUNTED BY", ">UNITS", ">REQUESTS", ">REJECTED")
 	units, calls := int64(0), 0
 	for _, pass := range passes {
 		units += pass.Units
@@ -129,9 +131,9 @@ func countTable(passes []jobs.Pass, upstream *upstream) *table {
 			calls += run.Calls
 		}
 	}
-	t.add("ledger, this run", number(units), fmt.Sprint(calls), "-")
+	t.Add("ledger, this run", view.Number(units), fmt.Sprint(calls), "-")
 	now, day := upstream.counted(), upstream.Usage()
-	t.add("sandbox, this run", number(now.Units), number(now.Requests), number(now.Rejected))
-	t.add("sandbox, today", number(day.Units), number(day.Requests), number(day.Rejected))
+	t.Add("sandbox, this run", view.Number(now.Units), view.Number(now.Requests), view.Number(now.Rejected))
+	t.Add("sandbox, today", view.Number(day.Units), view.Number(day.Requests), view.Number(day.Rejected))
 	return t
 }

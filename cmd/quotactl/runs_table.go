@@ -4,10 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/table"
+	"github.com/quotactl/quotactl/internal/view"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -76,23 +77,23 @@ func writeRuns(w io.Writer, at time.Time, list []runRow, oneJob bool) error {
 	if oneJob {
 		heads = []string{"TICK", "REGION", "OUTCOME", ">UNITS", ">PAGES", ">TOOK"}
 	}
-	t := newTable(heads...)
+	t := table.New(heads...)
 	for i, r := range list {
 		first := i == 0 || list[i-1].Job != r.Job || list[i-1].Tick != r.Tick
 		r.addTo(t, at, oneJob, first)
 	}
-	return t.write(w)
+	return t.Write(w)
 }
 
 // addTo adds a run to a table of runs. The first run of a pass also says why the pass
 // began.
-func (r runRow) addTo(t *table, at time.Time, oneJob, first bool) {
+func (r runRow) addTo(t *table.Table, at time.Time, oneJob, first bool) {
 	outcome, units, pages, took := string(r.Outcome), "-", "-", "-"
 	if r.Reason != "" {
 		outcome += " (" + r.Reason + ")"
 	}
 	if !r.Started.IsZero() {
-		units, pages = number(r.Units), number(int64(r.Pages))
+		units, pages = view.Number(r.Units), view.Number(int64(r.Pages))
 		switch {
 		case !r.Ended.IsZero():
 			took = roughly(max(0, r.Ended.Sub(r.Started.Time)))
@@ -101,34 +102,24 @@ func (r runRow) addTo(t *table, at time.Time, oneJob, first bool) {
 		}
 	}
 	if r.Started.IsZero() && r.Units > 0 { // of a lost run the ledger alone knows
-		units = number(r.Units)
+		units = view.Number(r.Units)
 	}
 	region := cmp.Or(r.Region, "-")
 	if oneJob {
-		t.add(showTime(r.Tick.Time), region, outcome, units, pages, took)
+		t.Add(view.Time(r.Tick.Time), region, outcome, units, pages, took)
 	} else {
-		t.add(showTime(r.Tick.Time), r.Job, region, outcome, units, took)
+		t.Add(view.Time(r.Tick.Time), r.Job, region, outcome, units, took)
 	}
 	if r.Until != nil {
-		t.below("", fmt.Sprintf("%s, until %s", plural(r.Ticks, "tick"), showTime(r.Until.Time)))
+		t.Below("", fmt.Sprintf("%s, until %s", view.Plural(r.Ticks, "tick"), view.Time(r.Until.Time)))
 	}
 	if why := beganText(r.Kind, r.Note); why != "" && first {
-		t.below("", shown(why))
+		t.Below("", view.Shown(why))
 	}
 	if r.Error != "" {
-		t.below("", shown(r.Error))
+		t.Below("", view.Shown(r.Error))
 	}
 	for _, line := range r.Log {
-		t.below("| ", shown(line))
+		t.Below("| ", view.Shown(line))
 	}
-}
-
-// shown is a text of others as a terminal may show it.
-func shown(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
-			return '?'
-		}
-		return r
-	}, text)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
+	"github.com/quotactl/quotactl/internal/table"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -122,7 +123,7 @@ TICK                  JOB   REGION  OUTCOME              UNITS       TOOK
 		must.Do(t, writeRuns(&b, noon, shownRuns(t, test.flags, test.list, state), len(test.list) == 1))
 		check.Equal(t, b.String(), test.want[1:], test.name)
 		for line := range strings.SplitSeq(b.String(), "\n") {
-			if utf8.RuneCountInString(line) > tableWidth {
+			if utf8.RuneCountInString(line) > table.Width {
 				t.Errorf("a line of %d columns: %s", utf8.RuneCountInString(line), line)
 			}
 		}

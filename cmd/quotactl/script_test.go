@@ -22,6 +22,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/quotactl/quotactl/internal/redistest"
+	"github.com/quotactl/quotactl/internal/table"
 )
 
 func TestMain(m *testing.M) {
@@ -171,7 +172,7 @@ func cmdFits80(ts *testscript.TestScript, neg bool, _ []string) {
 		ts.Fatalf("fits80 needs an output and takes no !")
 	}
 	for line := range strings.SplitSeq(stdout, "\n") {
-		if width := utf8.RuneCountInString(line); width > tableWidth {
+		if width := utf8.RuneCountInString(line); width > table.Width {
 			ts.Fatalf("a line is %d columns wide: %s", width, line)
 		}
 	}

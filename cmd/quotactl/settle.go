@@ -11,6 +11,8 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/table"
+	"github.com/quotactl/quotactl/internal/view"
 )
 
 func newSettleCommand(a *app) *cobra.Command {
@@ -71,11 +73,11 @@ func (a *app) endReservation(ctx context.Context, what answer.Finish, asJSON boo
 	}
 	did := "released"
 	if what.Settled {
-		did = fmt.Sprintf("settled at %s", plural(int(*what.Units), "unit"))
+		did = fmt.Sprintf("settled at %s", view.Plural(int(*what.Units), "unit"))
 	}
-	t := newTable("BUDGET", "ID", "DONE")
-	t.add(what.Budget, what.ID, did)
-	return t.write(a.stdout)
+	t := table.New("BUDGET", "ID", "DONE")
+	t.Add(what.Budget, what.ID, did)
+	return t.Write(a.stdout)
 }
 
 // onBudget opens a budget for one thing to do on it.

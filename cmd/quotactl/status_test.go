@@ -11,6 +11,7 @@ import (
 	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
+	"github.com/quotactl/quotactl/internal/table"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -76,7 +77,7 @@ fresh   shop/main  -                               paused
 	must.Do(t, everything(t).write(&b))
 	check.Equal(t, b.String(), want, "status")
 	for line := range strings.SplitSeq(b.String(), "\n") {
-		if len(line) > tableWidth {
+		if len(line) > table.Width {
 			t.Errorf("a line of %d columns: %s", len(line), line)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/table"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -113,7 +114,7 @@ func (a *app) trigger(ctx context.Context, store open.Backend, job *jobs.Job, f 
 		return untold
 	}
 	if !f.json {
-		if err := askedTable(views[0], asked, daemons, untold).write(a.stdout); err != nil {
+		if err := askedTable(views[0], asked, daemons, untold).Write(a.stdout); err != nil {
 			return err
 		}
 	}
@@ -138,27 +139,27 @@ func (a *app) trigger(ctx context.Context, store open.Backend, job *jobs.Job, f 
 }
 
 // askedTable says what was asked for, and what the job was doing before.
-func askedTable(before answer.Job, asked jobs.Request, daemons []jobs.Daemon, untold error) *table {
-	t := newTable("JOB", "REGIONS", "DONE")
-	t.add(before.Name, cmp.Or(strings.Join(asked.Regions, ", "), "all"), "a pass is requested")
+func askedTable(before answer.Job, asked jobs.Request, daemons []jobs.Daemon, untold error) *table.Table {
+	t := table.New("JOB", "REGIONS", "DONE")
+	t.Add(before.Name, cmp.Or(strings.Join(asked.Regions, ", "), "all"), "a pass is requested")
 	for _, note := range nowNotes(before) {
-		t.below("", note)
+		t.Below("", note)
 	}
 	switch n := len(before.Requests); n {
 	case 0:
 	case 1:
-		t.below("", "another request waits before it")
+		t.Below("", "another request waits before it")
 	default:
-		t.below("", fmt.Sprintf("%d other requests wait before it", n))
+		t.Below("", fmt.Sprintf("%d other requests wait before it", n))
 	}
 	for _, note := range daemonNotes(before) {
-		t.below("", note)
+		t.Below("", note)
 	}
 	if len(daemons) == 0 {
-		t.below("", "no daemon is running on this store: the pass waits until you start one (quotactl run)")
+		t.Below("", "no daemon is running on this store: the pass waits until you start one (quotactl run)")
 	}
 	if untold != nil {
-		t.below("", untoldText(untold))
+		t.Below("", untoldText(untold))
 	}
 	return t
 }

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/view"
+)
+
+func newWhyCommand(a *app) *cobra.Command {
+	var call budget.Call
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "why BUDGET OPERATION",
+		Short: "Say what a call would get now, and why",
+		Long: `Say what a call would get now, and show the numbers behind it, limit by limit:
+who used what, what is kept for whom, which reservations are open, and when how
+much comes back. It charges nothing and exits with 0, whatever the answer.`,
+		Example:           `  quotactl why youtube/key1 search.list --job nightly`,
+		Args:              arguments(cobra.ExactArgs(2)),
+		ValidArgsFunction: a.completeCall,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			call.Operation = args[1]
+			var why budget.Why
+			err := a.onBudget(cmd.Context(), args[0], func(ctx context.Context, b *budget.Budget) (err error) {
+				why, err = b.Why(ctx, call)
+				return err
+			})
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return writeJSON(a.stdout, answer.NewWhy(why))
+			}
+			return writeText(a.stdout, view.Why(why))
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&call.Labels.Job, "job", "", "the call's `JOB`, which has its share and its floor")
+	flags.BoolVar(&asJSON, "json", false, "answer in JSON")
+	return cmd
+}
