@@ -2,7 +2,8 @@
 -- up to date if the batch is empty.
 --
 -- KEYS  m, e, x, then z:<op>, y:<op> and r:<op> for each operation in order of
---       number, new ones included; to recover, for all that there may be
+--       number, new ones included; to recover, for all that there may be; then the
+--       days of the history, h:<day>
 -- ARGV  1 chargeArgs
 -- Returns {status, clock, …}:
 --   0 {…, items, born, now, looks, used per limit or empty: ask again, locks as m
@@ -20,10 +21,12 @@
 --     ended: empty at its end, how much of used was recovered, and drifted}; for a
 --     bucket {used, part, at}; for a recovery {the recovered amount, where the sum
 --     ended: empty if done}; for a report {added, the drift in total, its score}.
---   1 again: the totals are not up to date yet   2 {…, operations by comma}
+--   1 {…, names to register, by comma} again: the totals are not up to date yet
+--   2 {…, operations by comma, patterns of jobs whose charges are counted apart}
 --   3 now, for which calendar periods are needed 4 the clock jumped
 --   5 {…, what is wrong}: damaged                6 {…, version}: newer format
 --   7 the ledger has lost something that the caller's mark shows
+--   8 {…, days by comma} whose keys are needed beside the given ones
 
 local raw = clock()
 local unfit = load(raw)
@@ -50,6 +53,11 @@ for i = 1, #args.windows do
   if w.p0 and (now < w.p0 or now >= w.p2) then return {3, int(raw), int(now)} end
 end
 
+if not looking then
+  local unknown = history.missing(raw, now, math.max(now, later, M.newest) + #args.items, args.items)
+  if unknown then return unknown end
+end
+
 local task = args.import -- only with import.lua in front
 if task and task.at - later > TOLERANCE then return {4, int(raw)} end
 
@@ -65,13 +73,13 @@ if looking and not M.v then
   -- A write that changes nothing: a server that refuses writes must refuse a look too.
   -- Otherwise each look would report that the store is within reach again.
   redis.call('PEXPIREAT', keyE, '0')
-  return {0, int(raw), {}, '0', int(now), {}, {}, '', {'', 0, '', 0, '', 0}, missing}
+  return {0, int(raw), {}, '0', int(now), {}, {}, '', {'', 0, '', 0, '', 0, ''}, missing}
 end
 if M.lid == '' then M.lid = args.candidate end
 
 -- mark is the ledger's mark, for the caller.
 local function mark()
-  return {M.lid, int(M.seq), M.nid, int(M.nid == '' and 0 or M.newest), M.hosts, int(lossNow(args.hosts) or 0)}
+  return {M.lid, int(M.seq), M.nid, int(M.nid == '' and 0 or M.newest), M.hosts, int(lossNow(args.hosts) or 0), M.tables}
 end
 
 -- From here on the script writes to the ledger.
@@ -83,22 +91,35 @@ if M.n == 0 then
   -- Try each writing command while the ledger is empty: a missing permission must
   -- not show halfway through a write.
   redis.call('HDEL', keyE, '')
-  redis.call('ZREM', zkey(1) or keyE, '')
-  redis.call('ZREMRANGEBYRANK', zkey(1) or keyE, '0', '0')
+  redis.call('ZREM', history.own > 3 and zkey(1) or keyE, '')
+  redis.call('ZREMRANGEBYRANK', history.own > 3 and zkey(1) or keyE, '0', '0')
   redis.call('PEXPIREAT', keyE, '0')
   redis.call('HSET', keyM, 'v', '1', 'born', int(M.born))
 end
 if #args.add > 0 then
   nops = nops + #args.add
   M.ops = (M.ops == '' and '' or M.ops .. ',') .. table.concat(args.add, ',')
-  M.sig = redis.sha1hex(M.ops)
+end
+if #args.split > 0 then
+  M.split = (M.split == '' and '' or M.split .. ',') .. table.concat(args.split, ',')
+  M.spos = M.n > 0 and '1 -1' or ''
+end
+if #args.add + #args.split > 0 then
+  M.sig = redis.sha1hex(M.ops .. (M.split == '' and '' or ';' .. M.split))
 end
 M.last = now
 local batch = use(args.windows, now)
 if args.mode ~= 'go on' or born then M.gone = math.max(M.gone, horizon(now)) end
 if not mergeAll(now) then
   save(born)
-  return {1, int(raw)}
+  return {1, int(raw), ''}
+end
+if args.divided then
+  local moved, toRegister = shares.moveAll(now)
+  if not moved then
+    save(born or #args.add > 0)
+    return {1, int(raw), table.concat(toRegister, ',')}
+  end
 end
 local batchMeters = useMeters(args.meters, now)
 
@@ -115,13 +136,14 @@ local function bringAll()
 end
 if not bringAll() then
   save(born)
-  return {1, int(raw)}
+  return {1, int(raw), ''}
 end
 
 local limits = args.limits
 for i = 1, #limits do
   local l = limits[i]
   l.win, l.meter, l.all = batch[l.window], batchMeters[l.bucket], #l.covered == nops
+  l.nextWin, l.guard, l.lapses = l.next and batch[l.next], l.guard or 0, l.lapses or {}
   for field, value in pairs(l.task or {}) do l[field] = value end
 end
 
@@ -181,7 +203,7 @@ if reporting then
   save(fresh)
   return {0, int(raw), {}, int(M.born), int(M.last), reported, {0}, '', mark(), {}}
 end
-if not looking then note(args.host) end
+if not looking then note(args.host, args.table) end
 if lost then
   save(fresh)
   return {7, int(raw)}
@@ -191,7 +213,7 @@ end
 -- freed plus what had returned before. The progress is valid while nothing that the
 -- walk passed was settled or released, and for the part that still counts.
 local function resume(progress)
-  local chg, newest, seen, rest = string.match(progress, '^(%d+) (%d+) (%d+) (.*)$')
+  local chg, newest, seen, rest = string.match(progress, '^(%d+) (%d+) (%d+) (%S*)')
   local known = {}
   if not chg or tonumber(chg) ~= M.chg then return known end
   for i, pos, freed in string.gmatch(rest, '(%d+):(-?%d+):(%d+)') do
@@ -229,29 +251,39 @@ local function decide(item)
   local old = nil
   if e and not held(e) then old, e = e, nil end
   if e then
-    if e.op ~= item.op or e.asked ~= item.units or (e.state ~= 'p') ~= (item.lease > 0) then
+    if e.op ~= item.op and baseOf(e.op) ~= baseOf(item.op) or e.asked ~= item.units or (e.state ~= 'p') ~= (item.lease > 0) then
       return reply(4, false, 0, 0, 0, '', {})
     end
     local state = e.state == 'o' and e.score <= M.last and 'x' or e.state
     return reply(1, true, e.asked, e.start, 0, state .. e.labels, {})
   end
-  for i = 1, recorded and 0 or #limits do
-    if not limits[i].observe and (limits[i].calls and 1 or item.units) > item.bounds[i] then return reply(3, false, 0, 0, i, '', {}) end
-  end
-  local refused, scores, came, again, known, observed = false, {}, {}, false, nil, 0
+  if item.never and not recorded then return reply(3, false, 0, 0, item.never, '', {}) end
+  local refused, scores, came, shared, again, known, observed = false, {}, {}, {}, false, nil, 0
   for i = 1, recorded and 0 or #limits do
     local l, bound = limits[i], item.bounds[i]
     local deficit = bound < UNBOUND and spent(l) + (l.calls and 1 or item.units) - bound or 0
-    if deficit > 0 and l.observe then
-      if observed == 0 then observed = i end
-      deficit = 0
+    local fits, kept = deficit <= 0, nil
+    if l.shares and bound < UNBOUND then
+      local within
+      within, kept = shares.divides(l, item.own[i], (item.rooms or item.bounds)[i] - (l.calls and 1 or item.units), math.max(M.last, later, M.newest + 1) + item.lease)
+      fits = fits and within
     end
-    if deficit > 0 then addNow() end
-    if deficit > 0 and l.meter then
+    if not fits and l.observe then
+      if observed == 0 then observed = i end
+      fits = true
+    end
+    if not fits then addNow() end
+    if fits then -- nothing to wait for
+    elseif l.shares then
+      refused = true
+      local met, progress = shares.waitShared(l, i, item, kept)
+      if met and l.win.len and string.find(met, '%-1[, ]') then return reply(101, false, 0, 0, i, '', {}) end
+      if met then scores[i] = met else again, shared[#shared + 1] = true, progress end
+    elseif l.meter then
       refused = true
       local _, part = levelAt(l.meter, M.last)
       scores[i] = int(part) .. '/' .. int(math.max(l.meter.at, M.last))
-    elseif deficit > 0 then
+    else
       refused = true
       known = known or resume(item.progress or '')
       local from = known[i] or {-1, 0}
@@ -262,7 +294,7 @@ local function decide(item)
     end
   end
   if again then
-    return reply(100, false, 0, 0, 0, table.concat({int(M.chg), int(M.newest), int(M.last), table.concat(came, ',')}, ' '), {})
+    return reply(100, false, 0, 0, 0, table.concat({int(M.chg), int(M.newest), int(M.last), table.concat(came, ','), table.concat(shared, ';')}, ' '), {})
   end
   local closed = {}
   if not recorded and M.locks ~= '' then observed = askLocks(limits, item, args.observe, closed, observed) end
@@ -302,6 +334,7 @@ local function decide(item)
   addLater(key, int(new.score), member)
   if not there[key] then there[key], fresh = true, true end
   addAll(new.op, new.score, new.units, 1, zero, 1, new.state)
+  history.charged(new, new.units, 1)
   for i = 1, #meters do
     local m = meters[i]
     if recorded and m.reached ~= WHOLE then replayAnew(m) end

@@ -35,6 +35,7 @@ local function drift(l, later)
     local add = drain(l.meter, l.counted, 0, now - math.min(at, now)) - levelAt(l.meter, now)
     if add <= 0 then return 0, 0, 0 end
     pour(l.meter, add, 0, now)
+    history.found(l, 'drift', add)
     M.seq = M.seq + 1
     return add, add, 0
   end
@@ -59,5 +60,6 @@ local function drift(l, later)
   if score <= cut then return stands() end
   if had > 0 then score = math.max(score, old.score) end
   record(l, l.id, old, missing + had, score)
+  history.found(l, 'drift', missing)
   return missing, missing + had, score
 end

@@ -1,7 +1,7 @@
 -- Settles or releases one reservation.
 --
 -- KEYS  m, e, x, then z:<op>, y:<op> and r:<op> for each operation in order of
---       number
+--       number, then h:<day> of the charge
 -- ARGV  1 finishArgs
 -- Returns {status, clock, …}, the status as in charge.lua:
 --   0 {…, result as driver.FinishResult, replayed, finish µs}
@@ -47,6 +47,8 @@ else
   if overflow then
     result = 6
   else
+    local unknown = history.missing(raw, e.start, e.start, {})
+    if unknown then return unknown end
     local fields = {}
     for i = 1, #wins do fields[i] = wins[i].no .. '|' .. e.op end
     preload(fields)
@@ -63,6 +65,7 @@ else
         pour(m, change, now - e.start, now, drains)
       end
     end
+    history.charged(e, release and -e.units or units - e.units, release and -1 or 0)
     e.score = math.min(math.max(math.max(now, later) - age, e.start, earliest()), e.score)
     e.units, e.state = release and 0 or units, release and 'r' or 's'
     key, member, zero = place(e, id)

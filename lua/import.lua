@@ -63,7 +63,7 @@ do -- a block, because Lua limits the local names of a scope
   local function importRow(row, id, text)
     local e = entryOf(row)
     local old, left = entryHeld(id, text)
-    if old and e.state ~= 'm' and (old.op ~= e.op or old.asked ~= e.asked or (old.state == 'p') ~= (e.state == 'p')) then
+    if old and e.state ~= 'm' and (old.op ~= e.op and baseOf(old.op) ~= baseOf(e.op) or old.asked ~= e.asked or (old.state == 'p') ~= (e.state == 'p')) then
       id = ' ' .. args.import.ledger .. '/:' .. row.id -- the id is another charge's here
       old, left = entryHeld(id, redis.call('HGET', keyE, id))
     end
@@ -120,7 +120,7 @@ do -- a block, because Lua limits the local names of a scope
     for i = 1, #task.rows do
       local row = task.rows[i]
       ids[i] = ownID(row.id)
-      if not known[row.op] then
+      if row.state ~= 'h' and not known[row.op] then
         known[row.op] = true
         for j = 1, #wins do fields[#fields + 1] = wins[j].no .. '|' .. row.op end
       end
@@ -131,7 +131,9 @@ do -- a block, because Lua limits the local names of a scope
     for i = 1, #task.rows do
       local row = task.rows[i]
       if task.from + i > done then
-        if row.score <= lower then
+        if row.state == 'h' then
+          history.import(row)
+        elseif row.score <= lower then
           gone = gone + 1
         else
           local one = importRow(row, ids[i], found[i])

@@ -16,8 +16,10 @@
 --            noticed, and the hosts that have reported, separated by blanks), hosts
 --            (each that decided lately and when it was noted, likewise), reset
 --            (when a reset began the ledger), seq (charges, settlements, locks and
---            the like so far), pause (no merging begins before this time: an export
---            is reading)
+--            the like so far), split (patterns of the jobs whose charges are counted
+--            apart, for shares), spos (how far their entries have moved), tables (each
+--            host, the digest of its shares, and when it was first and last noted,
+--            separated by blanks), pause (no merging begins before this time: an export is reading)
 --   e        hash id -> entry: 1|op|asked|units|state|start|score|job|region|run
 --            empty units and score are equal to asked and start; states: p plain,
 --            o open, s settled, r released, m a merged row, whose id is a space and
@@ -31,6 +33,9 @@
 --   y:<op>   zset of the entries of 0 units: score -> 0:id or 0,calls:id
 --   r:<op>   zset of the released entries, which no window counts: score -> 0:id
 --
+-- An operation's number stands for its name, or for a pair "operation@job": the charges
+-- of a job that split matches.
+--
 -- A score is the instant at which an entry finishes: its time for a plain charge,
 -- the lease's end while a reservation is open. A row counts the entries of z with
 -- cut < score <= built and those of y with zcut < score <= zbuilt. A window of
@@ -42,8 +47,8 @@ local WEEK = 604800000000
 local LEASE = 86400000000
 local DAY = 86400000000
 local RECOVERY = 60000000
-local MAXHOSTS = 64
 local MAXREPORTS = 256
+local MAXPAIRS = 256
 local TOLERANCE = 60000000
 local MAXUNITS = 1000000000000000
 local MAXSUM = 9000000000000000

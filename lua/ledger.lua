@@ -23,7 +23,7 @@ end
 -- load reads m. It returns the answer where m is of a newer format, else nil.
 local function load(raw)
   local f = redis.call('HMGET', keyM, 'v', 'last', 'newest', 'born', 'n', 'nops', 'ops', 'wins', 'chg', 'exp', 'prune', 'gone', 'sig',
-    'meters', 'merged', 'rowno', 'mpos', 'locks', 'marks', 'lid', 'nid', 'loss', 'hosts', 'reset', 'seq', 'pause')
+    'meters', 'merged', 'rowno', 'mpos', 'locks', 'marks', 'lid', 'nid', 'loss', 'hosts', 'reset', 'seq', 'pause', 'split', 'spos', 'tables')
   M.v = f[1]
   M.last, M.newest, M.born = tonumber(f[2] or 0), tonumber(f[3] or 0), tonumber(f[4] or 0)
   M.n, M.nops, M.ops = tonumber(f[5] or 0), tonumber(f[6] or 0), f[7] or ''
@@ -33,7 +33,8 @@ local function load(raw)
   M.locks, M.marks = f[18] or '', f[19] or ''
   M.lid, M.nid, M.loss, M.hosts = f[20] or '', f[21] or '', f[22] or '', f[23] or ''
   M.reset, M.seq, M.pause = tonumber(f[24] or 0), tonumber(f[25] or 0), tonumber(f[26] or 0)
-  saved = {lid = M.lid, loss = M.loss, hosts = M.hosts, meters = M.meters, merged = M.merged, rowno = M.rowno, mpos = M.mpos, locks = M.locks, marks = M.marks}
+  M.split, M.spos, M.tables = f[27] or '', f[28] or '', f[29] or ''
+  saved = {split = M.split, spos = M.spos, lid = M.lid, loss = M.loss, hosts = M.hosts, tables = M.tables, meters = M.meters, merged = M.merged, rowno = M.rowno, mpos = M.mpos, locks = M.locks, marks = M.marks}
   loadMeters()
   loadLocks()
   nops = M.nops
@@ -311,6 +312,10 @@ local function saveMore()
   if M.locks ~= saved.locks or M.marks ~= saved.marks then
     redis.call('HSET', keyM, 'locks', M.locks, 'marks', M.marks)
   end
+  if M.split ~= saved.split or M.spos ~= saved.spos then
+    redis.call('HSET', keyM, 'split', M.split, 'spos', M.spos)
+  end
+  if M.tables ~= saved.tables then redis.call('HSET', keyM, 'tables', M.tables) end
   if M.lid ~= saved.lid or M.loss ~= saved.loss or M.hosts ~= saved.hosts then
     redis.call('HSET', keyM, 'lid', M.lid, 'loss', M.loss, 'hosts', M.hosts)
   end
@@ -318,6 +323,7 @@ end
 
 -- save writes m and the rows that changed, and keeps all keys alive together.
 local function save(fresh)
+  history.write()
   for from = 1, #gone, 1000 do
     redis.call('HDEL', keyX, unpack(gone, from, math.min(#gone, from + 999)))
   end
@@ -375,7 +381,7 @@ end
 -- whole, or the clock jumped; else nil. More operations are to be registered. One
 -- that broke is begun anew, or cannot be used.
 local function check(raw, more, broke, anew)
-  if args.sig ~= M.sig then return {2, int(raw), M.ops} end
+  if args.sig ~= M.sig then return {2, int(raw), M.ops, M.split} end
   if broke and not anew then return {5, int(raw), 'its parts do not agree'} end
   if not M.v and not anew and redis.call('EXISTS', keyE, keyX) > 0 then return {5, int(raw), 'm is missing'} end
   if glitch(raw, args.now) then return {4, int(raw)} end

@@ -25,5 +25,6 @@ local function lookAt(l, least)
       if score == nil then came = int(reached) .. ':' .. int(up) end
     end
   end
-  return {int(used(l)), int(l.win.floor), int(least), int(part), came, int(pseudoOf(l, 'recovered/')), int(pseudoOf(l, 'drift/'))}
+  return {int(used(l)), int(l.win.floor), int(least), int(part), came, int(pseudoOf(l, 'recovered/')), int(pseudoOf(l, 'drift/')),
+    args.divided and shares.sharesOf(l) or {}}
 end

@@ -19,8 +19,8 @@ type Script struct{ Text, SHA string }
 
 // Scripts are all scripts.
 type Scripts struct {
-	Charge, Finish, Lock, Spent            Script
-	Import, Export                         Script
+	Charge, Divide, Finish, Lock, Spent    Script // Divide is Charge for limits with shares
+	Import, Export, History                Script
 	Accept, Forget, Probe, Doctor          Script
 	JobRead, JobValue, JobHistory, JobSwap Script
 }
@@ -38,11 +38,12 @@ func With(clock string) Scripts {
 		sum := sha1.Sum([]byte(text)) //nolint:gosec // see the import
 		return Script{text, hex.EncodeToString(sum[:])}
 	}
-	const ledger = "args layout meters locks ledger "
+	const ledger = "args layout meters history locks ledger "
 	return Scripts{
 		Charge: join(ledger + "windows walk replay merge recover drift look charge"),
-		Import: join(ledger + "windows walk replay merge recover drift look import charge"), Export: join("args export"),
-		Finish: join(ledger + "finish"), Lock: join(ledger + "lock"), Spent: join(ledger + "spent"),
+		Divide: join(ledger + "windows walk shares replay merge recover drift look charge"),
+		Import: join(ledger + "windows walk shares replay merge recover drift look import charge"), Export: join("args export"),
+		Finish: join(ledger + "finish"), Lock: join(ledger + "lock"), Spent: join(ledger + "spent"), History: join(ledger + "history_read"),
 		Accept: join("accept"), Forget: join("forget"), Probe: join("probe"), Doctor: join("doctor"),
 		JobRead: join("job_read"), JobValue: join("job_value"), JobHistory: join("args job_history"), JobSwap: join("args job_swap"),
 	}

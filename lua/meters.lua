@@ -51,15 +51,25 @@ local function matches(pattern, name)
   return pattern == name
 end
 
+-- baseOf is the operation of a number, which may be a pair's.
+local operations = 0 -- without pairs
+local function baseOf(op)
+  if not opNames then
+    opNames, operations = {}, 0
+    for name in string.gmatch(M.ops, '[^,]+') do
+      local base = string.match(name, '^[^@]*')
+      if base == name then operations = operations + 1 end
+      opNames[#opNames + 1] = base
+    end
+  end
+  return opNames[op]
+end
+
 -- covers reports whether a meter counts an operation. In a crowded ledger, entries
 -- under "other" may be of any operation.
 local function covers(m, op)
   if m.covers[op] ~= nil then return m.covers[op] end
-  if not opNames then
-    opNames = {}
-    for name in string.gmatch(M.ops, '[^,]+') do opNames[#opNames + 1] = name end
-  end
-  local name, named, covered, excepted = opNames[op], false, false, false
+  local name, named, covered, excepted = baseOf(op), false, false, false
   if m.patterns ~= '-' then
     for pattern in string.gmatch(m.patterns, '[^,]+') do
       if string.sub(pattern, 1, 1) == '!' then
@@ -71,7 +81,7 @@ local function covers(m, op)
     end
   end
   local answer = not excepted and (covered or not named)
-  if name == 'other' and #opNames >= 256 then answer = true end
+  if name == 'other' and operations >= 256 then answer = true end
   if string.find(name, '/', 1, true) then answer = false end -- a pseudo-operation of one limit
   m.covers[op] = answer
   return answer

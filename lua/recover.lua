@@ -46,36 +46,65 @@ local function report(host, candidate)
   M.seq = M.seq + 1
 end
 
--- note notes that a host decides. It drops hosts not seen for long, and the oldest if
--- there are too many.
-local function note(host)
-  if host == '' then return end
-  local list, n = {}, 0
-  for other, at in string.gmatch(M.hosts, '(%S+) (%d+)') do
-    if other == host and M.last - tonumber(at) < HOUR then return end
-    if other ~= host and M.last - tonumber(at) < DAY then
-      n = n + 1
-      list[n] = other .. ' ' .. at
+-- note notes that a host decides, and its share table "host digest". It drops what was not
+-- noted for long, and the oldest if there are too many.
+local note
+do
+  local MAXHOSTS, MAXTABLES, MINUTE = 64, 64, 60000000
+
+  local function noteHost(host)
+    if host == '' then return end
+    local list, n = {}, 0
+    for other, at in string.gmatch(M.hosts, '(%S+) (%d+)') do
+      if other == host and M.last - tonumber(at) < HOUR then return end
+      if other ~= host and M.last - tonumber(at) < DAY then
+        n = n + 1
+        list[n] = other .. ' ' .. at
+      end
     end
+    list[n + 1] = host .. ' ' .. int(M.last)
+    M.hosts = table.concat(list, ' ', math.max(1, n + 2 - MAXHOSTS))
   end
-  list[n + 1] = host .. ' ' .. int(M.last)
-  M.hosts = table.concat(list, ' ', math.max(1, n + 2 - MAXHOSTS))
+
+  local function noteTable(mine)
+    if mine == '' then return end
+    local list, n, since = {}, 0, int(M.last)
+    for other, first, at in string.gmatch(M.tables, '(%S+ %S+) (%d+) (%d+)') do
+      local ago = M.last - tonumber(at)
+      if other == mine and ago < MINUTE then return end
+      if other == mine and ago < HOUR then
+        since = first
+      elseif ago < HOUR then
+        n = n + 1
+        list[n] = table.concat({other, first, at}, ' ')
+      end
+    end
+    list[n + 1] = table.concat({mine, since, int(M.last)}, ' ')
+    M.tables = table.concat(list, ' ', math.max(1, n + 2 - MAXTABLES))
+  end
+
+  note = function(host, mine)
+    noteHost(host)
+    noteTable(mine)
+  end
 end
 
 -- broken reports whether the ledger's parts disagree. KEYS has all that there may be, so
 -- that remains of an operation that m does not know show too.
 local function broken()
-  for from = M.v and 4 + 3 * nops or 1, #KEYS, 1000 do
-    if redis.call('EXISTS', unpack(KEYS, from, math.min(#KEYS, from + 999))) > 0 then return true end
+  for from = M.v and 4 + 3 * nops or 1, history.own, 1000 do
+    if redis.call('EXISTS', unpack(KEYS, from, math.min(history.own, from + 999))) > 0 then return true end
   end
   return M.v and counted(0) ~= nil
 end
 
 -- blank turns the loaded ledger into an empty one that has seen the same time.
 local function blank()
+  M.split, M.spos = '', ''
   M.v, M.born, M.n, M.nops, M.ops, M.sig, M.chg, M.exp, M.prune, M.gone = nil, 0, 0, 0, '', '', 0, 0, 0, 0
-  saved.locks, saved.marks, M.marks = '', '', '' -- locks are kept
-  saved.lid, saved.loss, saved.hosts, M.lid, M.nid, M.loss, M.reset, M.seq = '', '', '', '', '', '', 0, 0 -- hosts are kept
+  saved.split, saved.spos, saved.locks, saved.marks, M.marks = '', '', '', '', '' -- locks are kept
+  saved.tables = ''
+  saved.lid, saved.loss, saved.hosts, M.lid, M.nid, M.loss, M.reset, M.seq = '', '', '', '', '', '', 0, 0 -- hosts and tables are kept
   M.meters, M.merged, M.rowno, M.mpos, M.emptied = '', 0, 0, '', true
   nops, opNames = 0, nil
   for i = #wins, 1, -1 do
@@ -91,7 +120,7 @@ end
 
 -- forgetAll deletes the ledger.
 local function forgetAll()
-  for from = 1, #KEYS, 1000 do redis.call('DEL', unpack(KEYS, from, math.min(#KEYS, from + 999))) end
+  for from = 1, history.own, 1000 do redis.call('DEL', unpack(KEYS, from, math.min(history.own, from + 999))) end
 end
 
 -- cutOf is the score up to which nothing counts in an up-to-date window.
@@ -205,7 +234,11 @@ do -- a block, because Lua limits the local names of a scope
     amounts[l.id] = all - own
     local over = score <= l.win.adv
     score = math.max(score, earliest())
-    if over or score <= cut or all <= 0 then all, amounts = 0, {} end
+    if over or score <= cut or all <= 0 then
+      all, amounts = 0, {}
+    else
+      history.found(l, 'recovered', all - stood)
+    end
     for i = 1, #olds do
       local old = olds[i]
       record(l, old.id, old, amounts[old.id] or 0, score)
@@ -238,6 +271,7 @@ do -- a block, because Lua limits the local names of a scope
         local add = math.min(left, math.max(l.full, left) - levelAt(m, M.last))
         if add > 0 then
           pour(m, add, 0, M.last, M.last)
+          history.found(l, 'recovered', add)
           answers[i][1] = int(add)
         end
       elseif l.wanted then
