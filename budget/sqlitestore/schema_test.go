@@ -70,7 +70,7 @@ func TestNewerSchemaMeanwhile(t *testing.T) {
 
 // A file of an older schema is taken over, with what it holds.
 func TestOpenMigrates(t *testing.T) {
-	toSixth := []string{"ALTER TABLE budget DROP COLUMN split", "DROP TABLE series", "DROP TABLE history", "PRAGMA user_version = 6"}
+	toSixth := []string{"ALTER TABLE budget DROP COLUMN split", "ALTER TABLE budget DROP COLUMN tables", "DROP TABLE series", "DROP TABLE history", "PRAGMA user_version = 6"}
 	toFifth := append(slices.Clone(toSixth), "ALTER TABLE budget DROP COLUMN imports", "PRAGMA user_version = 5")
 	toFourth := []string{
 		"ALTER TABLE budget DROP COLUMN id", "ALTER TABLE budget DROP COLUMN newest_id", "ALTER TABLE budget DROP COLUMN loss", "ALTER TABLE budget DROP COLUMN reset_at", "ALTER TABLE budget DROP COLUMN changes",
