@@ -3,6 +3,7 @@ package outage_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -256,4 +257,27 @@ func TestDoubtsAreFew(t *testing.T) {
 	if calls, others := s.calls.Load(), s.others.Load(); others > calls {
 		t.Errorf("%d calls carried %d marks besides", calls, others)
 	}
+}
+
+// A host that still owes a limit of an earlier ledger, when the present one is put back,
+// records that limit first. It then still notices what the present ledger lacks.
+func TestPutBackWhileALimitIsOwed(t *testing.T) {
+	s := newSides(t)
+	day := s.limits
+	both := append(slices.Clone(day), limit.Limit{
+		Name: "search", Limit: 1000, Counts: limit.CountUnits, Window: limit.RollingWindow(24 * time.Hour), Operations: []string{"search"},
+	})
+	host := s.host()
+	defer func() { must.Do(t, host.Close()) }()
+	s.limits = both
+	s.item(host, driver.Item{ID: "a", Operation: "search", Units: 8})
+	s.flush()
+	s.limits = day // the recovery leaves out search
+	s.charge(host, "b", 1)
+	restore := s.keep()
+	s.charge(host, "c", 9)
+	restore()
+	s.limits = both
+	s.charge(host, "d", 2)
+	s.settles(8+1+9+2, host)
 }

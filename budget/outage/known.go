@@ -377,7 +377,9 @@ func (m *memory) recovered(recovery driver.Recovery, mark driver.Mark) error {
 	if !slices.ContainsFunc(slices.Collect(maps.Values(r.Limits)), func(u usage) bool { _, owed := u.Owed[ledger]; return owed }) {
 		delete(r.Untold, ledger)
 	}
+	before, used := r.Mark, r.used()
 	r.tell(mark)
+	r.doubt(before, used) // the recovery did not carry it
 	for i, l := range recovery.Limits { // the ledger now holds at least that much
 		u := r.Limits[l.Name]
 		if recovery.Used[i] >= 0 && (u.Ledger == "" || recovery.Used[i] > u.Used) && mark.Ledger == r.Mark.Ledger {
