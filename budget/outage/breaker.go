@@ -178,8 +178,9 @@ func (b *breaker) shut() bool {
 }
 
 // writeTries bounds how often write retries because another process removed the
-// directory. A process removes it once for each breaker it closes.
-const writeTries = 10
+// directory. A process removes it each time that it finds the breaker closed, so on a busy
+// machine several tries in a row may fail.
+const writeTries = 100
 
 // write writes the file.
 func (b *breaker) write(data []byte) (err error) {
