@@ -45,8 +45,15 @@ type WhyLimit struct {
 	Share string
 	// Kept is what is guaranteed to other shares and not used.
 	Kept []Kept
+	// Available is how much the call's job may take now: the limit less what is used and
+	// kept, or less what is used and the floor. It is at least 0.
+	Available int64
 	// Short is how much too little there is for the call, 0 if it fits.
 	Short int64
+	// KeptAfterReset is what keeps a call out that counts in the next period too: what is
+	// guaranteed to other shares there. It is empty if the call fits there or does not
+	// count there.
+	KeptAfterReset []Kept
 	// By says who used it, the greatest first. It sums up to Used, but is empty for a
 	// bucket, whose level says nothing of who filled it.
 	By []UsedBy
@@ -164,7 +171,12 @@ func (b *Budget) whyLimit(l LimitStatus, why *Why) WhyLimit {
 			kept += share.Kept
 		}
 	}
-	w.Short = max(0, l.Used+w.Needs-l.Bound(w.Floor, why.Call.UseHeadroom), l.Used+w.Needs+kept-l.Bound(0, why.Call.UseHeadroom))
+	left := min(l.Bound(w.Floor, why.Call.UseHeadroom), l.Bound(0, why.Call.UseHeadroom)-kept) - l.Used
+	w.Available, w.Short = max(0, left), max(0, w.Needs-left)
+	after, at := l.Window.AfterReset(), why.At.UnixMicro()
+	if r := why.Refused; r != nil && r.Limit == l.Name && errors.Is(r, ErrExhausted) && w.Short == 0 && l.ChecksNext() && at > after.Cut(at) {
+		w.KeptAfterReset = r.Kept
+	}
 	return w
 }
 

@@ -379,7 +379,7 @@ func (m *memory) recovered(recovery driver.Recovery, mark driver.Mark) error {
 	}
 	before, used := r.Mark, r.used()
 	r.tell(mark)
-	r.doubt(before, used) // the recovery did not carry it
+	r.doubt(before, used)               // the recovery did not carry it
 	for i, l := range recovery.Limits { // the ledger now holds at least that much
 		u := r.Limits[l.Name]
 		if recovery.Used[i] >= 0 && (u.Ledger == "" || recovery.Used[i] > u.Used) && mark.Ledger == r.Mark.Ledger {

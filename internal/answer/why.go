@@ -41,11 +41,16 @@ type WhyLimit struct {
 	Share    Text  `json:"share"`     // the call's own; null: none
 	// KeptForOthers is what other shares are guaranteed and have not used.
 	KeptForOthers []KeptFor `json:"kept_for_others"`
+	// Available is how much the call's job may take now.
+	Available int64 `json:"available"`
 	// Short is how much too little there is for the call.
-	Short   int64        `json:"short"`
-	UsedBy  []UsedBy     `json:"used_by"` // the greatest first; they add up to used; empty for a bucket
-	Open    []Open       `json:"open"`    // reservations, the first to end before others
-	Returns []NextReturn `json:"returns"` // in their order; they add up to used; empty for a bucket
+	Short int64 `json:"short"`
+	// KeptAfterReset is what other shares are guaranteed in the next period, if the call
+	// counts there too and does not fit.
+	KeptAfterReset []KeptFor    `json:"kept_after_reset"`
+	UsedBy         []UsedBy     `json:"used_by"` // the greatest first; they add up to used; empty for a bucket
+	Open           []Open       `json:"open"`    // reservations, the first to end before others
+	Returns        []NextReturn `json:"returns"` // in their order; they add up to used; empty for a bucket
 }
 
 // KeptFor is what a limit keeps for a share.
@@ -99,11 +104,8 @@ func NewWhy(w budget.Why) Why {
 
 func newWhyLimit(shown Limit, l budget.WhyLimit) WhyLimit {
 	out := WhyLimit{
-		Limit: shown, Needs: l.Needs, Floor: l.Floor, FloorJob: Text(l.FloorJob), Share: Text(l.Share), Short: l.Short,
-		KeptForOthers: []KeptFor{}, UsedBy: []UsedBy{}, Open: []Open{}, Returns: []NextReturn{},
-	}
-	for _, k := range l.Kept {
-		out.KeptForOthers = append(out.KeptForOthers, KeptFor{k.Share, k.Units})
+		Limit: shown, Needs: l.Needs, Floor: l.Floor, FloorJob: Text(l.FloorJob), Share: Text(l.Share), Available: l.Available, Short: l.Short,
+		KeptForOthers: keptFor(l.Kept), KeptAfterReset: keptFor(l.KeptAfterReset), UsedBy: []UsedBy{}, Open: []Open{}, Returns: []NextReturn{},
 	}
 	for _, by := range l.By {
 		out.UsedBy = append(out.UsedBy, UsedBy{by.Kind, Text(by.Job), Text(by.Share), by.Used})
@@ -113,6 +115,14 @@ func newWhyLimit(shown Limit, l budget.WhyLimit) WhyLimit {
 	}
 	for _, r := range l.Returns {
 		out.Returns = append(out.Returns, NextReturn{Instant(r.At), r.Amount})
+	}
+	return out
+}
+
+func keptFor(list []budget.Kept) []KeptFor {
+	out := []KeptFor{}
+	for _, k := range list {
+		out = append(out, KeptFor{k.Share, k.Units})
 	}
 	return out
 }

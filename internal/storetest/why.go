@@ -227,6 +227,7 @@ func compareWhy(t *testing.T, why budget.Why, spec budget.Spec, all []*whyCharge
 		must.Equal(t, got.Needs, needs)
 		must.Equal(t, got.Floor, floor)
 		must.Equal(t, got.Short, max(0, used+needs+max(floor, kept)-l.Limit), l.Name, "short")
+		must.Equal(t, got.Available, max(0, l.Limit-used-max(floor, kept)), l.Name, "available")
 		refused = refused || got.Short > 0
 	}
 	must.Equal(t, len(why.Limits), seen, "limits")

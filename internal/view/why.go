@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/table"
 )
 
@@ -52,11 +53,19 @@ func whyLimitText(l budget.WhyLimit) string {
 	}
 	switch {
 	case l.Short > 0 && l.Observe:
-		words = append(words, fmt.Sprintf("%d too few, but the limit only observes", l.Short))
+		words = append(words, fmt.Sprintf("%d available, %d too few, but the limit only observes", l.Available, l.Short))
 	case l.Short > 0:
-		words = append(words, fmt.Sprintf("%d too few", l.Short))
-	default:
+		words = append(words, fmt.Sprintf("%d available, %d too few", l.Available, l.Short))
+	case len(l.KeptAfterReset) > 0:
+		var kept []string
+		for _, k := range l.KeptAfterReset {
+			kept = append(kept, fmt.Sprintf("%d are kept for %s", k.Units, k.Share))
+		}
+		words = append(words, "it also counts after the reset, where it does not fit: "+strings.Join(kept, ", "))
+	case l.Window.Kind == limit.Concurrent:
 		words = append(words, "it fits")
+	default:
+		words = append(words, fmt.Sprintf("%d available, it fits", l.Available))
 	}
 	out := table.Wrap("", l.Name+": "+strings.Join(words, ", "))
 	out += usedByTable(l) + openText(l)
