@@ -284,6 +284,7 @@ func (b *Budget) receipt(call Call, units int64, done decided) (Receipt, error) 
 		}
 		if d.Result == driver.NeverFits {
 			refused.Err = ErrNeverFits
+			b.nameGuarantees(refused, call)
 			return Receipt{}, refused
 		}
 		if d.Locked {

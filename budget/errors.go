@@ -23,7 +23,8 @@ var (
 	// ErrFenced: the call is for a pass that another daemon considers dead. Waiting
 	// does not help.
 	ErrFenced = errors.New("fenced off")
-	// ErrNeverFits: units plus floor exceed a limit. Waiting does not help.
+	// ErrNeverFits: units, with the floor or with what is guaranteed to other shares, exceed
+	// a limit. Waiting does not help.
 	ErrNeverFits = errors.New("can never fit")
 	// ErrUnknownOperation: the operation has no price and the upstream's
 	// unknown_operation is "refuse".

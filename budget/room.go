@@ -84,6 +84,7 @@ func (b *Budget) room(ctx context.Context, needs Needs, as Call) error {
 		b.nameFloor(refused, as, l.Limit)
 		if l.NeverFits(amount, floor, false, own, 0) {
 			refused.Err = ErrNeverFits
+			b.nameGuarantees(refused, as)
 		} else if !l.NextReturn.IsZero() {
 			refused.RetryAt, refused.RetryAfter = l.NextReturn, l.NextReturn.Sub(status.At)
 		}

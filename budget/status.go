@@ -95,6 +95,21 @@ func keptOf(l limit.Limit, kept []int64) (list []Kept) {
 	return list
 }
 
+// nameGuarantees has the refusal of a call that never fits say what its limit guarantees to
+// other shares, if units and floor alone would fit.
+func (b *Budget) nameGuarantees(refused *RefusedError, call Call) {
+	refused.Kept = nil
+	l, known := b.limitNamed(refused.Limit)
+	if !known || l.Amount(refused.Units) > l.Bound(refused.Floor, call.UseHeadroom) {
+		return
+	}
+	kept := l.Guarantees()
+	if own := l.ShareOf(call.Labels.Job); own >= 0 {
+		kept[own] = 0
+	}
+	refused.Kept = keptOf(l, kept)
+}
+
 // Status reports what is left, without spending.
 func (b *Budget) Status(ctx context.Context) (Status, error) {
 	limits := b.limits(slices.Sorted(maps.Keys(b.spec.Costs)))

@@ -39,3 +39,23 @@ func TestWhyAfterReset(t *testing.T) {
 	now = now.Add(time.Hour)
 	want(true, 40, 10) // the next period
 }
+
+// A call that never fits because of what is guaranteed to others says so.
+func TestNeverFitsBesideGuarantees(t *testing.T) {
+	store := memstore.New(func() int64 { return time.Date(2026, 11, 24, 22, 0, 0, 0, time.UTC).UnixMicro() })
+	b := must.Get(budget.New(store, budget.Spec{Name: "up/key1", Costs: map[string]budget.Cost{"op": {Units: 50}}, Limits: []limit.Limit{{
+		Name: "hour", Limit: 100, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour),
+		Shares: []limit.Share{{Name: "nightly", Jobs: []string{"nightly"}, Guarantee: 60}},
+	}}}))(t)
+	_, err := b.Charge(t.Context(), budget.Call{Operation: "op", Labels: budget.Labels{Job: "backfill"}})
+	must.Is(t, err, budget.ErrNeverFits)
+	want := "charge up/key1 op (50 units): can never fit: units and what is guaranteed to others (60 are kept for nightly) exceed limit hour; guarantee less, raise the limit, put the job in a share or ask for fewer units"
+	check.Equal(t, err.Error(), want, "error")
+	err = b.Room(t.Context(), budget.Needs{"op": 1, "": 1}, budget.Call{})
+	must.Is(t, err, budget.ErrNeverFits)
+	want = "charge up/key1 op (51 units): can never fit: units and what is guaranteed to others (60 are kept for nightly) exceed limit hour; guarantee less, raise the limit, put the job in a share or ask for fewer units"
+	check.Equal(t, err.Error(), want, "error of a look")
+	units := int64(101)
+	_, err = b.Charge(t.Context(), budget.Call{Operation: "op", Units: &units})
+	check.Equal(t, err.Error(), "charge up/key1 op (101 units): can never fit: the units exceed limit hour; raise the limit or ask for fewer units", "error of a call larger than the limit")
+}

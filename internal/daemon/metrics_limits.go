@@ -21,8 +21,8 @@ type limitCollector struct {
 	used, limit, remaining, recovered *prometheus.Desc
 	drift, locked                     *prometheus.Desc
 
-	shareGuarantee, shareUsed, shareKept *prometheus.Desc
-	otherShares                          *prometheus.Desc
+	shareGuarantee, shareInForce, shareUsed, shareKept, shareBorrowed *prometheus.Desc
+	otherShares                                                       *prometheus.Desc
 
 	mu      sync.Mutex // guards all below
 	budgets map[string]*budget.Budget
@@ -44,9 +44,11 @@ func newLimitCollector(timeout time.Duration) *limitCollector {
 		remaining:      desc("remaining_units", "What is left of a limit."),
 		recovered:      desc("recovered_units", "How much of the used amount was recorded after the store had lost data."),
 		drift:          desc("drift_units", "How much of the used amount the upstream reported and no charge explains."),
-		shareGuarantee: share("guarantee_units", "What a share of a limit is guaranteed now, in what the limit counts; 0 once the guarantee has lapsed."),
+		shareGuarantee: share("guarantee_units", "What a share of a limit is guaranteed by the configuration, in what the limit counts."),
+		shareInForce:   share("in_force_units", "What a share of a limit is guaranteed now: its guarantee, less if the limit is lower than all guarantees, 0 once it has lapsed."),
 		shareUsed:      share("used_units", "How much the jobs of a share have used of a limit."),
 		shareKept:      share("kept_units", "What is guaranteed to a share and not used: no other caller may take it."),
+		shareBorrowed:  share("borrowed_units", "What a share has used beyond what it is guaranteed now."),
 
 		otherShares: prometheus.NewDesc("quotactl_other_shares_seen_seconds", "When a host last charged that divides the limits into other shares than here, in seconds since the Unix epoch; for an hour.", []string{"budget", "host"}, nil),
 
@@ -70,8 +72,10 @@ func (c *limitCollector) Describe(to chan<- *prometheus.Desc) {
 	to <- c.drift
 	to <- c.locked
 	to <- c.shareGuarantee
+	to <- c.shareInForce
 	to <- c.shareUsed
 	to <- c.shareKept
+	to <- c.shareBorrowed
 	to <- c.otherShares
 }
 
@@ -83,7 +87,7 @@ func (c *limitCollector) Collect(to chan<- prometheus.Metric) {
 				to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value), status.Budget, l.Name)
 			}
 			for _, s := range l.Shares {
-				for desc, value := range map[*prometheus.Desc]int64{c.shareGuarantee: s.InForce, c.shareUsed: s.Used, c.shareKept: s.Kept} {
+				for desc, value := range map[*prometheus.Desc]int64{c.shareGuarantee: s.Guarantee, c.shareInForce: s.InForce, c.shareUsed: s.Used, c.shareKept: s.Kept, c.shareBorrowed: s.Borrowed} {
 					to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value), status.Budget, l.Name, s.Name)
 				}
 			}
