@@ -334,7 +334,7 @@ local function decide(item)
   addLater(key, int(new.score), member)
   if not there[key] then there[key], fresh = true, true end
   addAll(new.op, new.score, new.units, 1, zero, 1, new.state)
-  history.charged(new, new.units, 1)
+  history.spent(item, new)
   for i = 1, #meters do
     local m = meters[i]
     if recorded and m.reached ~= WHOLE then replayAnew(m) end

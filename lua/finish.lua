@@ -65,7 +65,7 @@ else
         pour(m, change, now - e.start, now, drains)
       end
     end
-    history.charged(e, release and -e.units or units - e.units, release and -1 or 0)
+    history.ended(e, release and -e.units or units - e.units, release and -1 or 0)
     e.score = math.min(math.max(math.max(now, later) - age, e.start, earliest()), e.score)
     e.units, e.state = release and 0 or units, release and 'r' or 's'
     key, member, zero = place(e, id)

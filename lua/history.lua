@@ -11,9 +11,7 @@ local history = {own = #KEYS - #(args.days or {})} -- how many keys are the ledg
 do
   local MAXSERIES = 1024
   local keys, noted = {}, {}
-  local latest, lastOp, lastHour = {}, nil, 0 -- the sums of one operation and hour, by labels
-  local bases = {}
-  for i, op in ipairs(args.ops or {}) do bases[op] = args.bases[i] end
+  local spent, present = {}, nil -- what items spent: by hour, the sums by number of series
   for i, day in ipairs(args.days or {}) do keys[day] = KEYS[history.own + i] end
 
   local function dayOf(at) return floorTo(at, DAY) / DAY end
@@ -38,51 +36,50 @@ do
   end
 
   -- note adds to the hour of an instant; write writes it.
-  function history.note(at, name, units, calls)
+  local function note(at, name, units, calls)
     if not args.kept or units == 0 and calls == 0 then return end
     local hour = floorTo(at, HOUR)
-    local sums = noted[hour]
-    if not sums then
-      sums = {}
-      noted[hour] = sums
-    end
-    local sum = sums[name]
-    if not sum then
-      sum = {0, 0}
-      sums[name] = sum
-    end
+    local sums = noted[hour] or {}
+    noted[hour] = sums
+    local sum = sums[name] or {0, 0}
+    sums[name] = sum
     sum[1], sum[2] = sum[1] + units, sum[2] + calls
-    return sum, hour
   end
 
-  -- charged notes a change of what an entry counts, in the hour in which it was charged.
-  function history.charged(e, units, calls)
+  -- spent notes an item's new entry.
+  function history.spent(item, e)
     if not args.kept then return end
-    local sum = e.op == lastOp and e.start >= lastHour and e.start < lastHour + HOUR and latest[e.labels]
-    if sum then -- as most items of a batch
-      sum[1], sum[2] = sum[1] + units, sum[2] + calls
-      return
+    local no, start = item.series, e.start
+    if not present or start < present.hour or start >= present.hour + HOUR then
+      local hour = floorTo(start, HOUR)
+      present = spent[hour] or {hour = hour, units = {}, calls = {}}
+      spent[hour] = present
     end
-    local hour
-    sum, hour = history.note(e.start, (bases[e.op] or baseOf(e.op)) .. '|' .. string.match(e.labels, '^[^|]*|[^|]*'), units, calls)
-    if e.op ~= lastOp or hour ~= lastHour then lastOp, lastHour, latest = e.op, hour or 0, {} end
-    latest[e.labels] = sum
+    present.units[no] = (present.units[no] or 0) + e.units
+    present.calls[no] = (present.calls[no] or 0) + 1
+  end
+
+  -- ended notes how a reservation's end changes what its entry counts.
+  function history.ended(e, units, calls)
+    note(e.start, baseOf(e.op) .. '|' .. string.match(e.labels, '^[^|]*|[^|]*'), units, calls)
   end
 
   -- found notes drift or recovered units of a limit, in the present hour.
   function history.found(l, kind, amount)
-    history.note(M.last, kind .. '/' .. l.name .. '||', l.calls and 0 or amount, l.calls and amount or 0)
+    note(M.last, kind .. '/' .. l.name .. '||', l.calls and 0 or amount, l.calls and amount or 0)
   end
 
-  -- with is a day's text of a series with an hour's sum added.
+  -- with is a day's text of a series with the sum of an hour added: "hour ".
   local function with(text, hour, units, calls)
-    local first, u, c, rest = string.match(text, '^(%d+) (-?%d+) (-?%d+)(.*)$')
-    if not first then return fmt('%.0f %.0f %.0f', hour, units, calls) end
-    if tonumber(first) == hour then return fmt('%s %.0f %.0f%s', first, u + units, c + calls, rest) end
-    local before
-    before, u, c, rest = string.match(text, '^(.*,)' .. int(hour) .. ' (-?%d+) (-?%d+)(.*)$')
-    if before then return fmt('%s%.0f %.0f %.0f%s', before, hour, u + units, c + calls, rest) end
-    return fmt('%.0f %.0f %.0f,%s', hour, units, calls, text)
+    local n = #hour
+    if string.sub(text, 1, n) == hour then -- as most often
+      local u, c, rest = string.match(text, '^(-?%d+) (-?%d+)()', n + 1)
+      if rest > #text then return fmt('%s%.0f %.0f', hour, u + units, c + calls) end
+      return fmt('%s%.0f %.0f%s', hour, u + units, c + calls, string.sub(text, rest))
+    end
+    local before, u, c, rest = string.match(text, '^(.*,)' .. hour .. '(-?%d+) (-?%d+)(.*)$')
+    if before then return fmt('%s%s%.0f %.0f%s', before, hour, u + units, c + calls, rest) end
+    return fmt('%s%.0f %.0f%s%s', hour, units, calls, text == '' and '' or ',', text)
   end
 
   -- full reports whether a day tells no further series apart.
@@ -94,65 +91,62 @@ do
   end
 
   -- writeNew adds series to a day that lacks some of them.
-  local function writeNew(key, day, hour, sums)
+  local function writeNew(key, day, hour, names, units, calls)
     local fields, added = {}, 0
-    for name, sum in pairs(sums) do
+    for i, name in ipairs(names) do
       local text = fields[name] or redis.call('HGET', key, name) or ''
       if text == '' and not string.find(name, '/', 1, true) and full(key, added) then
         name = string.match(name, '^[^|]*') .. '||'
         text = fields[name] or redis.call('HGET', key, name) or ''
       end
       if text == '' then added = added + 1 end
-      fields[name] = with(text, hour, sum[1], sum[2])
+      fields[name] = with(text, hour, units[i], calls[i])
     end
     for name, text in pairs(fields) do redis.call('HSET', key, name, text) end
     redis.call('PEXPIREAT', key, int(expiry(((day + 1) * DAY + HOUR + args.kept) / 1000)))
   end
 
-  -- writeHour writes what was noted of one hour of a day. Most often that has all series.
-  local function writeHour(key, day, hour, sums)
-    local one, sum = next(sums)
-    local text = next(sums, one) == nil and redis.call('HGET', key, one)
-    if text then -- most often there is one
-      redis.call('HSET', key, one, with(text, hour, sum[1], sum[2]))
-      return
+  -- writeHour writes the sums of series in the hour that begins at start: at most one for
+  -- each item and limit. Most often the day has all series.
+  local function writeHour(start, names, units, calls)
+    local day = dayOf(start)
+    local key, hour = keys[day], int((start - day * DAY) / HOUR) .. ' '
+    if not key or start < floorTo(math.max(0, M.last - args.kept), HOUR) then return end
+    local found, list = redis.call('HMGET', key, unpack(names)), {}
+    for i = 1, #names do
+      if not found[i] then return writeNew(key, day, hour, names, units, calls) end
+      list[2 * i - 1], list[2 * i] = names[i], with(found[i], hour, units[i], calls[i])
     end
-    local names, list, n = {}, {}, 0
-    for name in pairs(sums) do
-      n = n + 1
-      names[n] = name
-    end
-    for from = 1, n, 1000 do
-      local to = math.min(n, from + 999)
-      local found = redis.call('HMGET', key, unpack(names, from, to))
-      for i = from, to do
-        text, sum = found[i - from + 1], sums[names[i]]
-        if not text then return writeNew(key, day, hour, sums) end
-        list[2 * i - 1], list[2 * i] = names[i], with(text, hour, sum[1], sum[2])
-      end
-    end
-    for from = 1, 2 * n, 1000 do redis.call('HSET', key, unpack(list, from, math.min(2 * n, from + 999))) end
+    redis.call('HSET', key, unpack(list))
   end
 
   function history.write()
-    if next(noted) == nil then return end
-    local earliest = floorTo(math.max(0, M.last - args.kept), HOUR)
     for start, sums in pairs(noted) do
-      local day = dayOf(start)
-      if keys[day] and start >= earliest then writeHour(keys[day], day, (start - day * DAY) / HOUR, sums) end
+      local names, units, calls = {}, {}, {}
+      for name, sum in pairs(sums) do
+        names[#names + 1], units[#units + 1], calls[#calls + 1] = name, sum[1], sum[2]
+      end
+      writeHour(start, names, units, calls)
     end
-    noted, lastOp = {}, nil
+    for start, sums in pairs(spent) do
+      local names, units, calls = {}, {}, {}
+      for no, sum in pairs(sums.units) do
+        names[#names + 1], units[#units + 1], calls[#calls + 1] = args.series[no], sum, sums.calls[no]
+      end
+      writeHour(start, names, units, calls)
+    end
+    noted, spent, present = {}, {}, nil
   end
 
   -- import takes over a row of another ledger's history, in place of one that an earlier
   -- import brought.
   function history.import(row)
-    local day, hour = dayOf(row.start), math.fmod(row.start, DAY) / HOUR
+    local day, hour = dayOf(row.start), int(math.fmod(row.start, DAY) / HOUR) .. ' '
     local key = keys[day]
     if not key or row.id == M.lid or row.start < floorTo(math.max(0, M.last - args.kept), HOUR) then return end
     local name = row.labels .. '|' .. row.id
     local text = redis.call('HGET', key, name) or ''
-    local units, calls = string.match(',' .. text, ',' .. int(hour) .. ' (-?%d+) (-?%d+)')
+    local units, calls = string.match(',' .. text, ',' .. hour .. '(-?%d+) (-?%d+)')
     redis.call('HSET', key, name, with(text, hour, row.units - (units or 0), row.calls - (calls or 0)))
     if text == '' then
       redis.call('HSET', key, '#', int(tonumber(redis.call('HGET', key, '#') or 0) + 1))

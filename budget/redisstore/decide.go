@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
@@ -337,9 +336,8 @@ func (b *batch) args(had, r registry, added, split []string, attempt time.Time) 
 			Deadline: serverTime(earlier(b.until[i], attempt)), Fence: item.Fence, Labels: labelText(item.Labels),
 			Progress: b.progress[i], Bounds: make([]int64, len(b.Limits)),
 		}
-		if !slices.Contains(args.Ops, a.Op) {
-			base, _ := limit.CutPair(r.names[a.Op-1])
-			args.Ops, args.Bases = append(args.Ops, a.Op), append(args.Bases, base)
+		if args.Kept > 0 {
+			a.Series = args.seriesOf(r.names[a.Op-1], item.Labels)
 		}
 		if item.Recorded {
 			a.Age = &item.Age

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // historyDay is the length of the days by which history is kept, in µs.
@@ -63,9 +64,22 @@ func (s *Store) daysKeys(name string, r registry, days []int64) []string {
 	return append(s.keys(name, r), s.dayKeys(name, days)...)
 }
 
-// seriesOf names a row's series as the scripts do, without the ledger.
-func seriesOf(r driver.Row) string {
-	return strings.Join([]string{r.Operation, r.Labels.Job, r.Labels.Region}, "|")
+// seriesOf names a series as the scripts do, without the ledger.
+func seriesOf(operation string, labels driver.Labels) string {
+	return operation + "|" + labels.Job + "|" + labels.Region
+}
+
+// seriesOf is the place, from 1, of the series in which the charges of an operation or a
+// pair count.
+func (a *chargeArgs) seriesOf(name string, labels driver.Labels) int {
+	operation, _ := limit.CutPair(name)
+	series := seriesOf(operation, labels)
+	at := slices.Index(a.Series, series)
+	if at < 0 {
+		at = len(a.Series)
+		a.Series = append(a.Series, series)
+	}
+	return at + 1
 }
 
 // daysAtOnce is how many days one run of history_read.lua reads.
