@@ -74,6 +74,9 @@ type ShareStatus struct {
 	Kept int64
 	// Borrowed is what the share has used beyond what it is guaranteed now.
 	Borrowed int64
+	// LapsesAt is when the guarantee lapses, or has lapsed, in the present period; zero if it
+	// does not.
+	LapsesAt time.Time
 }
 
 // shareStatus is what each share of a limit has used.
@@ -81,6 +84,9 @@ func shareStatus(l limit.Limit, used []int64, at int64) []ShareStatus {
 	list := make([]ShareStatus, len(l.Shares))
 	for i, guarantee := range l.InForce(at) {
 		list[i] = ShareStatus{Share: l.Shares[i], InForce: guarantee, Used: used[i], Kept: max(0, guarantee-used[i]), Borrowed: max(0, used[i]-guarantee)}
+		if lapses, ok := l.LapsesAt(i, at); ok {
+			list[i].LapsesAt = time.UnixMicro(lapses).UTC()
+		}
 	}
 	return list
 }

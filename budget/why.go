@@ -25,6 +25,8 @@ type Why struct {
 	Receipt Receipt
 	// Recovering is as in [Status].
 	Recovering time.Time
+	// OtherShares is as in [Status].
+	OtherShares []OtherShares
 	// Locks are those that close the budget or one of Limits.
 	Locks []Lock
 	// Limits are those that cover the operation.
@@ -128,7 +130,7 @@ func (b *Budget) explain(ctx context.Context, why *Why, once bool) error {
 	if err != nil {
 		return err
 	}
-	why.At, why.Recovering, why.Locks, why.Limits = status.At, status.Recovering, nil, nil
+	why.At, why.Recovering, why.OtherShares, why.Locks, why.Limits = status.At, status.Recovering, status.OtherShares, nil, nil
 	covering := map[string]bool{"": true}
 	for _, l := range b.covering(why.Call.Operation) {
 		covering[l.Name] = true

@@ -113,7 +113,9 @@ func (c *Config) readUpstream(node Node) Upstream {
 	if missing(t["limit"]) {
 		node.Fail("upstream %s has no limit: write [upstream.%s.limit.NAME] with a quota and a window", u.Name, u.Name)
 	}
+	faults := len(node.doc.errors)
 	u.readShares(t["share"])
+	sharesRead := len(node.doc.errors) == faults
 	feedback := feedbackReader{upstream: &u}
 	for _, l := range tables {
 		feedback.names = append(feedback.names, l.Key())
@@ -137,7 +139,9 @@ func (c *Config) readUpstream(node Node) Upstream {
 	}
 	if allLimits := len(u.Limits) == len(tables); allLimits {
 		u.warnLimits(tables)
-		u.warnUndivided(tables)
+		if sharesRead {
+			u.warnUndivided(tables)
+		}
 	}
 	return u
 }

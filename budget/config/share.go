@@ -43,7 +43,7 @@ func (u *Upstream) readShare(node Node) {
 		share := limit.Share{Name: node.Key(), Jobs: jobs, Guarantee: guarantee}
 		if lapse > 0 {
 			if l.Window.Kind != limit.CalendarKind {
-				t["lapse"].Fail("lapse = %s: limit %s has no reset before which a guarantee could lapse, since its window rolls; name only calendar limits in limits, or write \"never\"", t["lapse"].show(), l.Name)
+				t["lapse"].Fail("lapse = %s: limit %s has no reset before which a guarantee could lapse, since its window rolls; name only calendar limits in limits and write another share for %s, or write \"never\"", t["lapse"].show(), l.Name, l.Name)
 				return
 			}
 			share.Lapse = lapse
@@ -65,7 +65,7 @@ func (u *Upstream) addShare(node Node, t map[string]Node, l *limit.Limit, share 
 		}
 	}
 	if sum > l.Limit {
-		t["units"].Fail("units = %s: the shares of limit %s guarantee %d, and its limit is %d: guarantee less", t["units"].show(), l.Name, sum, l.Limit)
+		t["units"].Fail("units = %s: the shares of limit %s guarantee %d, and its limit is %d: guarantee less; another share for the same jobs may guarantee less of this limit than of others", t["units"].show(), l.Name, sum, l.Limit)
 		return false
 	}
 	divided := *l
@@ -190,7 +190,7 @@ func (u *Upstream) warnUndivided(tables []Node) {
 			if len(other.Shares) == 0 || !u.shareOperations(l, other) {
 				continue
 			}
-			tables[i].Warn("limit %s is not divided, and covers calls that the divided limit %s covers: it can refuse share %s within its guarantee; name it in the share's limits", l.Name, other.Name, other.Shares[0].Name)
+			tables[i].Warn("limit %s is not divided, and covers calls that the divided limit %s covers: it can refuse share %s within its guarantee; divide it too: name it in the share's limits, or write another share for the same jobs, with limits and units that suit this limit", l.Name, other.Name, other.Shares[0].Name)
 			break
 		}
 	}

@@ -61,19 +61,23 @@ func scale(a, b, c int64) int64 {
 // and after the guard.
 func (l Limit) InForce(at int64) []int64 {
 	list := l.Guarantees()
-	for i, s := range l.Shares {
-		if s.Lapse > 0 && l.Window.Kind == CalendarKind && at >= l.lapses(at, s.Lapse) {
+	for i := range l.Shares {
+		if lapses, ok := l.LapsesAt(i, at); ok && at >= lapses {
 			list[i] = 0
 		}
 	}
 	return list
 }
 
-// lapses is the instant, in the period whose charges count at at, from which a guarantee
-// with that lapse has ended.
-func (l Limit) lapses(at, lapse int64) int64 {
+// LapsesAt is the instant, in the period whose charges count at at, from which the guarantee
+// of the share with an index has ended; false if it does not lapse.
+func (l Limit) LapsesAt(share int, at int64) (lapses int64, ok bool) {
+	lapse := l.Shares[share].Lapse
+	if lapse == 0 || l.Window.Kind != CalendarKind {
+		return 0, false
+	}
 	_, until := l.Window.Span(at)
-	return until - l.Window.Guard - lapse
+	return until - l.Window.Guard - lapse, true
 }
 
 // Lapses are the spans of the shares' lapses, the longest first, each once: in that order

@@ -79,6 +79,11 @@ func guaranteeTable(list []guarantee) *table.Table {
 		case g.Lapse != nil:
 			until = limit.SpanText(time.Duration(*g.Lapse)) + " before the reset"
 		}
+		if together := slices.ContainsFunc(list, func(other guarantee) bool {
+			return other.Jobs != g.Jobs && share != "-" && other.Budget == g.Budget && other.Limit == g.Limit && other.Share == g.Share
+		}); together {
+			until += ", for the whole share"
+		}
 		t.Add(g.Jobs, g.Budget, share, g.Limit, view.Number(g.Units), until)
 	}
 	return t

@@ -25,8 +25,8 @@ func newResetCommand(a *app) *cobra.Command {
 		Use:   "reset BUDGET --yes",
 		Short: "Forget everything charged to a budget",
 		Long: `Forget everything that was charged to a budget: it starts again with all of its
-units, and no host reports the old charges as lost. The upstream does not
-forget. Use this when the ledger is known to be wrong, as after a test, or when
+units, and no host reports the old charges as lost. The history stays
+(quotactl ledger --since), and the upstream does not forget. Use this when the ledger is known to be wrong, as after a test, or when
 it is damaged and its longest window has passed.`,
 		Example:           `  quotactl reset shop/main --yes`,
 		Args:              arguments(cobra.ExactArgs(1)),

@@ -87,6 +87,8 @@ type LimitShare struct {
 	Kept     int64    `json:"kept"`
 	Borrowed int64    `json:"borrowed"`
 	Lapse    *Seconds `json:"lapse_seconds,omitempty"`
+	// LapsesAt is when the guarantee lapses, or has lapsed, in the present period.
+	LapsesAt *Instant `json:"lapses_at,omitempty"`
 }
 
 // NextReturn is the next time that something comes back, and how much.
@@ -151,9 +153,14 @@ func newLimit(l budget.LimitStatus, at time.Time) Limit {
 
 func newShares(l budget.LimitStatus) (list []LimitShare) {
 	for _, s := range l.Shares {
-		list = append(list, LimitShare{
+		one := LimitShare{
 			Share: s.Name, Jobs: s.Jobs, Guarantee: s.Guarantee, InForce: s.InForce, Used: s.Used, Kept: s.Kept, Borrowed: s.Borrowed, Lapse: span(s.Lapse),
-		})
+		}
+		if !s.LapsesAt.IsZero() {
+			at := Instant(s.LapsesAt)
+			one.LapsesAt = &at
+		}
+		list = append(list, one)
 	}
 	return list
 }

@@ -18,10 +18,11 @@ type Why struct {
 	Limit   Text `json:"limit"` // that binds; null: no limit decided
 	// RetryAt is the first instant at which the call fits if nothing else happens; null:
 	// it fits now, or waiting does not help.
-	RetryAt         Instant    `json:"retry_at"`
-	RecoveringUntil Instant    `json:"recovering_until"`
-	Locks           []WhyLock  `json:"locks"`
-	Limits          []WhyLimit `json:"limits"`
+	RetryAt         Instant       `json:"retry_at"`
+	RecoveringUntil Instant       `json:"recovering_until"`
+	OtherShares     []OtherShares `json:"other_shares,omitempty"` // as in status
+	Locks           []WhyLock     `json:"locks"`
+	Limits          []WhyLimit    `json:"limits"`
 }
 
 // WhyLock is a lock on the budget, or on a limit that covers the operation.
@@ -88,13 +89,14 @@ func NewWhy(w budget.Why) Why {
 	if r := w.Refused; r != nil {
 		out.Reason, out.Message, out.Limit, out.RetryAt = Text(Reason(r)), Text(r.Error()), Text(r.Limit), Instant(r.RetryAt)
 	}
-	status := budget.Status{At: w.At, Locks: w.Locks}
+	status := budget.Status{At: w.At, Locks: w.Locks, OtherShares: w.OtherShares}
 	for _, l := range w.Limits {
 		status.Limits = append(status.Limits, l.LimitStatus)
 	}
-	shown := NewBudget(status).Limits
+	shown := NewBudget(status)
+	out.OtherShares = shown.OtherShares
 	for i, l := range w.Limits {
-		out.Limits = append(out.Limits, newWhyLimit(shown[i], l))
+		out.Limits = append(out.Limits, newWhyLimit(shown.Limits[i], l))
 	}
 	for _, l := range w.Locks {
 		out.Locks = append(out.Locks, WhyLock{Text(l.Limit), Instant(l.Until), Instant(l.Since), l.Why})

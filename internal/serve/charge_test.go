@@ -17,7 +17,10 @@ import (
 	"github.com/quotactl/quotactl/internal/serve"
 )
 
-const policy = `"daily";q=100;w=86400`
+const (
+	policy  = `"daily";q=100;w=86400`
+	divided = `, "divided";q=1000000;w=86400`
+)
 
 func TestCharge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -26,12 +29,12 @@ func TestCharge(t *testing.T) {
 		first.is(200, "budget", "shop/main", "operation", "export", "id", "a", "units", 40, "allowed", true, "replayed", false, "charged", true,
 			"remaining", 60, "limit_name", "daily", "reason", "", "retry_after_seconds", nil, "retry_at", nil, "source", "store",
 			"at", "2000-01-01T00:00:00.000000Z")
-		first.has("Content-Type", "application/json", "RateLimit", `"daily";r=60`, "RateLimit-Policy", policy)
+		first.has("Content-Type", "application/json", "RateLimit", `"daily";r=60`, "RateLimit-Policy", policy+divided)
 		again := w.post("/v1/charge", `{"budget": "shop/main", "operation": "export", "id": "a"}`)
 		again.is(200, "allowed", true, "replayed", true, "units", 40, "charged", true)
 		made := w.post("/v1/charge", `{"budget":"shop/main","operation":"get","units":7,"floor":50,"on_store_error":"open"}`)
 		made.is(200, "units", 7, "remaining", 53)
-		made.has("RateLimit-Policy", policy+`, "gets";q=50;w=3600`)
+		made.has("RateLimit-Policy", policy+`, "gets";q=50;w=3600`+divided)
 		if id := made.body["id"].(string); len(id) < 20 {
 			t.Errorf("id %q was made", id)
 		}
@@ -84,7 +87,7 @@ func TestChargeRefused(t *testing.T) {
 			"title", "Request cannot be satisfied as assigned quota has been exceeded",
 			"violated-policies", "[daily]", "reason", "exhausted", "allowed", false, "charged", false, "id", "x", "units", 40, "remaining", 10,
 			"limit_name", "daily", "retry_after_seconds", 86398.5, "retry_at", "2000-01-02T00:00:00.000000Z", "at", "2000-01-01T00:00:01.500000Z")
-		no.has("Content-Type", "application/problem+json", "Retry-After", "86399", "RateLimit", `"daily";r=10;t=86399`, "RateLimit-Policy", policy)
+		no.has("Content-Type", "application/problem+json", "Retry-After", "86399", "RateLimit", `"daily";r=10;t=86399`, "RateLimit-Policy", policy+divided)
 		w.post("/v1/charge", `{"budget":"shop/main","operation":"export","dry_run":true}`).is(429, "dry_run", true)
 		sleep(86398*time.Second + 499999*time.Microsecond)
 		w.post("/v1/charge", `{"budget":"shop/main","operation":"export","id":"x"}`).has("Retry-After", "1")

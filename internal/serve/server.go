@@ -135,7 +135,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	to, known := routes[r.URL.Path]
 	switch {
 	case !known:
-		refuse(w, problem{reason: "no_path", detail: "the paths are /v1/charge, /v1/settle, /v1/release, /v1/status and /v1/openapi.json; a daemon also has /metrics, /healthz and /readyz"})
+		refuse(w, problem{reason: "no_path", detail: "the paths are /v1/charge, /v1/settle, /v1/release, /v1/status, /v1/why and /v1/openapi.json; a daemon also has /metrics, /healthz and /readyz"})
 	case r.Method != to.method && (r.Method != http.MethodHead || to.method != http.MethodGet):
 		methods := to.method
 		if methods == http.MethodGet {

@@ -57,7 +57,8 @@ func (r *rigged) Look(ctx context.Context, l driver.Look) (driver.View, error) {
 	return r.Store.Look(ctx, l)
 }
 
-// newWorld has limits of 100 units a day and of 50 calls of get an hour.
+// newWorld has limits of 100 units a day and of 50 calls of get an hour, and a divided one
+// that nothing reaches.
 func newWorld(t *testing.T, o serve.Options) *world {
 	t.Helper()
 	w := &world{t: t, store: &rigged{Store: memstore.New(func() int64 { return time.Now().UnixMicro() })}}
@@ -66,6 +67,10 @@ func newWorld(t *testing.T, o serve.Options) *world {
 		Limits: []limit.Limit{
 			{Name: "daily", Quota: 120, Headroom: 20, Limit: 100, Counts: limit.CountUnits, Window: limit.RollingWindow(24 * time.Hour)},
 			{Name: "gets", Limit: 50, Counts: limit.CountCalls, Window: limit.RollingWindow(time.Hour), Operations: []string{"get"}},
+			{
+				Name: "divided", Limit: 1_000_000, Counts: limit.CountUnits, Window: limit.CalendarWindow(must.Get(limit.NewCalendar(limit.Day, "UTC", 0))(t)),
+				Shares: []limit.Share{{Name: "nightly", Jobs: []string{"nightly"}, Guarantee: 10, Lapse: time.Hour.Microseconds()}},
+			},
 		},
 		Timeout: 2 * time.Second,
 	}

@@ -109,12 +109,31 @@ func notes(l budget.LimitStatus) []string {
 		list = append(list, "only observes: it refuses nothing")
 	}
 	for _, s := range l.Shares {
-		list = append(list, fmt.Sprintf("share %s is guaranteed %d: %d used, %d kept, %d borrowed", s.Name, s.InForce, s.Used, s.Kept, s.Borrowed))
+		list = append(list, shareText(s, l.Remaining))
 	}
 	if !l.Since.IsZero() {
 		list = append(list, "knows what was charged since "+Time(l.Since))
 	}
 	return list
+}
+
+// shareText is what a share is guaranteed and has used, and what is kept for it of what is
+// left.
+func shareText(s budget.ShareStatus, left int64) string {
+	if s.Lapse > 0 && s.InForce == 0 && s.Guarantee > 0 {
+		return fmt.Sprintf("share %s was guaranteed %d until %s, when that lapsed: %d used, 0 kept", s.Name, s.Guarantee, Time(s.LapsesAt), s.Used)
+	}
+	text := fmt.Sprintf("share %s is guaranteed %d: %d used, %d kept, %d borrowed", s.Name, s.InForce, s.Used, s.Kept, s.Borrowed)
+	if s.InForce < s.Guarantee {
+		text += fmt.Sprintf("; the limit is too low for its %d", s.Guarantee)
+	}
+	if s.Kept > left {
+		text += fmt.Sprintf("; only %d are left of what is kept", left)
+	}
+	if !s.LapsesAt.IsZero() {
+		text += "; lapses at " + Time(s.LapsesAt)
+	}
+	return text
 }
 
 // kindText is "rolling 24h" or "calendar day".

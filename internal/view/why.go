@@ -16,7 +16,8 @@ const fewShown = 5
 func Why(why budget.Why) string {
 	would := "it would be charged"
 	if why.Refused != nil {
-		would = why.Refused.Error()
+		asked := fmt.Sprintf("charge %s %s (%s): ", why.Budget, why.Call.Operation, Plural(int(why.Units), "unit"))
+		would = strings.TrimPrefix(why.Refused.Error(), asked) // the line begins with that
 	}
 	job := ""
 	if why.Call.Labels.Job != "" {
@@ -32,6 +33,9 @@ func Why(why budget.Why) string {
 	}
 	if !why.Recovering.IsZero() {
 		out += table.Wrap("  ", "recovering until "+Time(why.Recovering)+": until then a host may spend only its part")
+	}
+	for _, o := range why.OtherShares {
+		out += table.Wrap("  ", Others(o))
 	}
 	for _, l := range why.Limits {
 		out += "\n" + whyLimitText(l)
@@ -68,6 +72,14 @@ func whyLimitText(l budget.WhyLimit) string {
 		words = append(words, fmt.Sprintf("%d available, it fits", l.Available))
 	}
 	out := table.Wrap("", l.Name+": "+strings.Join(words, ", "))
+	for _, s := range l.Shares {
+		switch {
+		case s.Name == l.Share:
+			out += table.Wrap("  ", "of the call's own "+shareText(s, l.Remaining))
+		case s.Kept > 0:
+			out += table.Wrap("  ", shareText(s, l.Remaining))
+		}
+	}
 	out += usedByTable(l) + openText(l)
 	if list := returnsText(l); list != "" {
 		out += table.Wrap("  ", "comes back: "+list)
