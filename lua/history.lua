@@ -13,6 +13,7 @@ do
   local keys, noted = {}, {}
   local spent, present = {}, nil -- what items spent: by hour, the sums by number of series
   for i, day in ipairs(args.days or {}) do keys[day] = KEYS[history.own + i] end
+  for i, no in ipairs(args.places or {}) do args.items[i].series = no end
 
   local function dayOf(at) return floorTo(at, DAY) / DAY end
 

@@ -110,6 +110,7 @@ type chargeArgs struct {
 	Meters  []meterArgs  `json:"meters"`
 	Limits  []limitArgs  `json:"limits"`
 	Series  []string     `json:"series,omitempty"` // of the history, that items count in: operation|job|region
+	Places  []int        `json:"places,omitempty"` // the place of each item's series, from 1
 	Items   []itemArgs   `json:"items"`
 	Import  *importArgs  `json:"import,omitempty"`
 }
@@ -261,7 +262,6 @@ type itemArgs struct {
 	Progress string  `json:"progress,omitempty"` // where a walk in the run before ended
 	Bounds   []int64 `json:"bounds"`             // for each limit its bound, or unbound
 	Never    int     `json:"never,omitempty"`    // the place of a limit that the item never fits, from 1
-	Series   int     `json:"series,omitempty"`   // the place of its series, from 1
 	// If a limit has shares, for each limit which of its shares is the item's, from 1, and,
 	// for an item with a floor, its bound without that.
 	Own   []int   `json:"own,omitempty"`

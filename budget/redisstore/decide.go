@@ -337,7 +337,7 @@ func (b *batch) args(had, r registry, added, split []string, attempt time.Time) 
 			Progress: b.progress[i], Bounds: make([]int64, len(b.Limits)),
 		}
 		if args.Kept > 0 {
-			a.Series = args.seriesOf(r.names[a.Op-1], item.Labels)
+			args.Places = append(args.Places, args.seriesOf(r.names[a.Op-1], item.Labels))
 		}
 		if item.Recorded {
 			a.Age = &item.Age
