@@ -144,7 +144,7 @@ do
   function history.import(row)
     local day, hour = dayOf(row.start), int(math.fmod(row.start, DAY) / HOUR) .. ' '
     local key = keys[day]
-    if not key or row.id == M.lid or row.start < floorTo(math.max(0, M.last - args.kept), HOUR) then return end
+    if not key or not args.kept or row.id == M.lid or row.start < floorTo(math.max(0, M.last - args.kept), HOUR) then return end
     local name = row.labels .. '|' .. row.id
     local text = redis.call('HGET', key, name) or ''
     local units, calls = string.match(',' .. text, ',' .. hour .. '(-?%d+) (-?%d+)')

@@ -146,8 +146,12 @@ func (r registry) withNames(operations []string) (registry, []string) {
 func (r registry) withCharges(charges []charge) (registry, []string) {
 	grown := registry{names: slices.Clone(r.names), patterns: r.patterns}
 	for _, c := range charges {
-		if name := grown.paired(c.operation, c.job); !slices.Contains(grown.names, name) {
-			grown.names = append(grown.names, name)
+		name := grown.paired(c.operation, c.job)
+		base, _ := limit.CutPair(name)
+		for _, one := range []string{base, name} { // a pair's operation is known too: it takes a place among them
+			if !slices.Contains(grown.names, one) {
+				grown.names = append(grown.names, one)
+			}
 		}
 	}
 	if len(grown.names) == len(r.names) {

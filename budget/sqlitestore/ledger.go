@@ -222,17 +222,21 @@ func (l *ledger) counted(operation string) string {
 }
 
 // number returns the number of an operation, or of its pair with the charge's job if that
-// is counted apart. It assigns one to a new name.
-func (l *ledger) number(operation, job string) (int64, error) {
-	operation = l.paired(l.counted(operation), job)
-	if no, ok := l.ops[operation]; ok {
-		return no, nil
+// is counted apart. It assigns one to a new name. A pair's operation gets one too, and so
+// takes a place among MaxOperations.
+func (l *ledger) number(operation, job string) (no int64, err error) {
+	counted := l.counted(operation)
+	for _, name := range []string{counted, l.paired(counted, job)} {
+		known := false
+		if no, known = l.ops[name]; known {
+			continue
+		}
+		no = int64(len(l.ops)) + 1
+		if err := l.c.exec("INSERT INTO operation(b, no, name) VALUES (?, ?, ?)", l.b, no, name); err != nil {
+			return 0, err
+		}
+		l.know(no, name)
 	}
-	no := int64(len(l.ops)) + 1
-	if err := l.c.exec("INSERT INTO operation(b, no, name) VALUES (?, ?, ?)", l.b, no, operation); err != nil {
-		return 0, err
-	}
-	l.know(no, operation)
 	return no, nil
 }
 

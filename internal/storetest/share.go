@@ -227,3 +227,23 @@ func testShareTables(t *testing.T, w *world) {
 	must.Equal(t, len(tables), driver.MaxTables, "tables")
 	must.Equal(t, tables[0].Host, "host3", "the first of the latest")
 }
+
+// In a ledger with as many operations as it may have, charges of a share's job count in every
+// limit that could cover them, and a retry of an early one is still a replay.
+func testSharesCrowded(t *testing.T, w *world) {
+	own := rolling("own", 5, time.Hour)
+	own.Operations = []string{"b"}
+	w.limits = []limit.Limit{shared(rolling("day", 100_000, 24*time.Hour), share("nightly", 100)), own}
+	w.granted(by("nightly", item("first", "b", 1)))
+	for i := range driver.MaxOperations + 10 {
+		w.granted(item(fmt.Sprint("f", i), fmt.Sprint("op", i), 1))
+	}
+	must.Equal(t, w.decide(by("nightly", item("first", "b", 1)))[0].Replayed, true, "the first charge again")
+	sum := int64(1)
+	for i := range 10 {
+		if w.decide(by("nightly", item(fmt.Sprint("b", i), "b", 1)))[0].Result == driver.Granted {
+			sum++
+		}
+	}
+	check.Equal(t, sum, 5, "granted by a limit of 5")
+}

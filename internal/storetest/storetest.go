@@ -115,6 +115,7 @@ func Run(t *testing.T, open Open) {
 		{"SharesFloor", testSharesFloor},
 		{"SharesLowered", testSharesLowered},
 		{"SharesMerged", testSharesMerged},
+		{"SharesCrowded", testSharesCrowded},
 		{"ShareTables", testShareTables},
 		{"History", testHistory},
 		{"HistoryOfMany", testHistoryOfMany},
