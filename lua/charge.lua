@@ -258,7 +258,7 @@ local function decide(item)
     return reply(1, true, e.asked, e.start, 0, state .. e.labels, {})
   end
   if item.never and not recorded then return reply(3, false, 0, 0, item.never, '', {}) end
-  local refused, scores, came, shared, again, known, observed = false, {}, {}, {}, false, nil, 0
+  local refused, scores, came, shared, again, known, observed, damaged = false, {}, {}, {}, false, nil, 0, nil
   for i = 1, recorded and 0 or #limits do
     local l, bound = limits[i], item.bounds[i]
     local deficit = bound < UNBOUND and spent(l) + (l.calls and 1 or item.units) - bound or 0
@@ -275,10 +275,8 @@ local function decide(item)
     if not fits then addNow() end
     if fits then -- nothing to wait for
     elseif l.shares then
-      refused = true
-      local met, progress = shares.waitShared(l, i, item, kept)
-      if met and l.win.len and string.find(met, '%-1[, ]') then return reply(101, false, 0, 0, i, '', {}) end
-      if met then scores[i] = met else again, shared[#shared + 1] = true, progress end
+      local met, progress, bad = shares.waitShared(l, i, item, kept)
+      refused, scores[i], again, damaged, shared[#shared + 1] = true, met, again or not met, damaged or bad, progress
     elseif l.meter then
       refused = true
       local _, part = levelAt(l.meter, M.last)
@@ -293,9 +291,6 @@ local function decide(item)
       if pos and pos >= 0 then came[#came + 1] = i .. ':' .. int(pos) .. ':' .. int(freed + back(l)) end
     end
   end
-  if again then
-    return reply(100, false, 0, 0, 0, table.concat({int(M.chg), int(M.newest), int(M.last), table.concat(came, ','), table.concat(shared, ';')}, ' '), {})
-  end
   local closed = {}
   if not recorded and M.locks ~= '' then observed = askLocks(limits, item, args.observe, closed, observed) end
   if holds and holds > M.last and not recorded then -- it may end within the batch
@@ -304,6 +299,18 @@ local function decide(item)
     else
       observed = #limits + 1
     end
+  end
+  for i = 1, (refused or #closed > 0) and not again and #limits or 0 do
+    local l = limits[i]
+    if #l.lapses > 0 and not l.observe and not scores[i] and item.bounds[i] < UNBOUND then -- it may refuse the item later
+      addNow()
+      local met, progress, bad = shares.waitShared(l, i, item)
+      scores[i], again, damaged, shared[#shared + 1] = met and '=' .. met, again or not met, damaged or bad, progress
+    end
+  end
+  if damaged then return reply(101, false, 0, 0, damaged, '', {}) end
+  if again then
+    return reply(100, false, 0, 0, 0, table.concat({int(M.chg), int(M.newest), int(M.last), table.concat(came, ','), table.concat(shared, ';')}, ' '), {})
   end
   if refused or #closed > 0 then return reply(2, false, 0, 0, 0, table.concat(closed, '\n'), scores) end
   for i = 1, #batch do

@@ -97,149 +97,149 @@ do -- a block, because Lua limits the local names of a scope
   end
 
   -- stagesOf are the sums that a wait is for: {stage, room} each. In a calendar they are
-  -- those of the whole period, and after each of the limit's lapses; the last is what the
-  -- floor leaves.
-  local function stagesOf(l, own, room, floorRoom)
-    local list = {}
-    if l.win.len then
-      list[1] = {stageOf(l, own), room}
-    else
-      list[1] = {stageOf(l, own), room}
-      for i = 1, #l.lapses do list[i + 1] = {stageOf(l, own, l.lapses[i]), room} end
+  -- those of the whole period, and after each of the limit's lapses; the last is what a
+  -- floor leaves, without one nil.
+  local function stagesOf(l, own, item, i)
+    local amount = l.calls and 1 or item.units
+    local room, list = (item.rooms or item.bounds)[i] - amount, {}
+    list[1] = {stageOf(l, own), room}
+    for k = 1, #l.lapses do list[k + 1] = {stageOf(l, own, l.lapses[k]), room} end
+    if item.rooms then
+      local none = {}
+      for j = 1, #l.shares do none[j] = 0 end
+      list[#l.lapses + 2] = {none, item.bounds[i] - amount}
     end
-    local none = {}
-    for j = 1, #l.shares do none[j] = 0 end
-    list[#list + 1] = {none, floorRoom}
     return list
   end
 
-  -- walkShared goes upwards through the entries until every stage is met, and returns for
-  -- each the score that meets it: 0 if the present use does, -1 if no score does. If the
-  -- steps run out, it returns nil instead. from is the walk's progress, which it moves on:
-  -- the score up to which all entries are walked, what these free by part, the stages met,
-  -- and which parts it passed over, since what returns to a share within its guarantee
-  -- frees nothing.
-  local function walkShared(l, own, stages, from)
-    local used = partsOf(l, own, l.calls and 'calls' or 'units')
-    local left, partOf, heap, met, unmet = {}, {}, {}, {}, 0
-    for j = 0, #l.shares do left[j] = used[j] - from.freed[j] end
+  -- A walk's progress is by part: all entries of a part up to the score at are walked, and
+  -- free that much. What returns to a share within its guarantee frees nothing, and is not
+  -- walked until the share has charged more than that.
+  --
+  -- beginning is the progress of a walk that has not begun. In a calendar of which the next
+  -- period is counted, all that returns at the reset is walked.
+  local function beginning(l, own, used)
+    local from, w = {at = {}, freed = {}}, l.nextWin
+    local kept = w and partsOf(l, own, l.calls and 'calls' or 'units', w)
+    local cut = w and (M.last >= w.p1 and w.c1 or w.c0) or -1
+    for j = 0, #l.shares do from.at[j], from.freed[j] = cut, kept and used[j] - kept[j] or 0 end
+    return from
+  end
+
+  -- walkStage goes upwards through the entries until the sum under a stage is at most room,
+  -- and moves the progress on to before the last score that it looked at. It returns that
+  -- score: 0 if the present use fits, -1 if no use does, -2 if the entries are not all that
+  -- is used, nil if the steps ran out.
+  local function walkStage(l, own, used, stage, room, from)
+    if sumUnder(used, stage) <= room then return 0 end
+    local left, partOf, done, heap, base, most = {}, {}, {}, {}, 0, -1
+    local function within(part) return part > 0 and left[part] <= stage[part] end
+    for j = 0, #l.shares do
+      left[j], most, base = used[j] - from.freed[j], math.max(most, from.at[j]), base + (stage[j] or 0)
+      done[j] = within(j)
+    end
+    if base > room then return -1 end
+    local sum = sumUnder(left, stage)
+    if sum <= room then return most end
     for j = 1, #l.shares do
       for _, op in ipairs(l.shares[j].ops) do partOf[op] = j == own and 0 or j end
     end
-    for k = 1, #stages do
-      if sumUnder(used, stages[k][1]) <= stages[k][2] then
-        met[k] = 0
-      elseif from.met[k] then
-        met[k] = from.met[k]
-      else
-        unmet = unmet + 1
-      end
-    end
-    local function within(part)
-      if part == 0 then return false end
-      for k = 1, #stages do
-        if not met[k] and left[part] > stages[k][1][part] then return false end
-      end
-      from.passed = true
-      return true
-    end
+    steps = steps + #l.covered
     for i = 1, #l.covered do
       local op = l.covered[i]
       local r, part = row(l.win, op), partOf[op] or 0
-      if (r.calls > 0 or r.units > 0) and not within(part) then
-        local sources = {cursor(zkey(op), math.max(from.pos, r.cut, l.win.adv), false)}
-        if l.calls then sources[2] = cursor(ykey(op), math.max(from.pos, r.zcut, l.win.adv), true) end
+      if (r.calls > 0 or r.units > 0) and not done[part] then
+        local sources = {cursor(zkey(op), math.max(from.at[part], r.cut, l.win.adv), false)}
+        if l.calls then sources[2] = cursor(ykey(op), math.max(from.at[part], r.zcut, l.win.adv), true) end
         for j = 1, #sources do
           sources[j].part = part
           if step(sources[j]) then heap[#heap + 1] = sources[j] end
         end
       end
-      steps = steps + 1
     end
     for i = math.floor(#heap / 2), 1, -1 do sink(heap, i) end
-    local last = from.pos
-    while #heap > 0 and unmet > 0 do
+    -- Up to whole, every entry is in the progress; those of the score last are not yet.
+    local whole, last, n, parts, amounts, met = -1, nil, 0, {}, {}, -2
+    while met == -2 and #heap > 0 do
       local c = heap[1]
       if c.score ~= last then
-        if steps >= limitSteps and last ~= from.pos then
-          from.pos, from.met = last, met
-          for j = 0, #l.shares do from.freed[j] = used[j] - left[j] end
-          return nil
+        for i = 1, n do
+          local part = parts[i]
+          from.freed[part] = from.freed[part] + amounts[i]
+          if within(part) and not done[part] then from.at[part], done[part] = math.max(from.at[part], last), true end
         end
-        last = c.score
+        whole, last, n = last or whole, c.score, 0
+        if steps >= limitSteps and whole >= 0 then met = nil end
       end
-      steps = steps + 1
-      local over = within(c.part)
-      if not over then
-        left[c.part] = left[c.part] - (l.calls and c.calls or c.units)
-        for k = 1, #stages do
-          if not met[k] and sumUnder(left, stages[k][1]) <= stages[k][2] then met[k], unmet = c.score, unmet - 1 end
-        end
+      local part = c.part
+      if met and not done[part] then
+        local amount, before = l.calls and c.calls or c.units, left[part]
+        steps, n = steps + 1, n + 1
+        parts[n], amounts[n], left[part] = part, amount, before - amount
+        sum = sum - (part == 0 and amount or math.max(before, stage[part]) - math.max(left[part], stage[part]))
+        if sum <= room then met = last end
       end
-      if over or not step(c) then
+      if done[part] or not step(c) then
         heap[1] = heap[#heap]
         heap[#heap] = nil
       end
       if #heap > 1 then sink(heap, 1) end
     end
-    for k = 1, #stages do met[k] = met[k] or -1 end
+    for j = 0, #l.shares do
+      if not done[j] then from.at[j] = math.max(from.at[j], whole) end
+    end
     return met
   end
 
-  -- beginning is the progress of a walk that has not begun.
-  local function beginning(l)
-    local from = {pos = -1, freed = {}, met = {}, passed = false}
-    for j = 0, #l.shares do from.freed[j] = 0 end
-    return from
+  -- packWalk is the progress of a stage's walk as text, with what had returned before.
+  local function packWalk(l, own, i, k, met, from)
+    local at, freed, back = {}, {}, partsOf(l, own, l.calls and 'bcalls' or 'bunits')
+    for j = 0, #l.shares do at[j + 1], freed[j + 1] = int(from.at[j]), int(from.freed[j] + back[j]) end
+    return table.concat({i, k, int(met or 0), table.concat(at, ','), table.concat(freed, ',')}, ':')
   end
 
-  -- packWalk is a walk's progress as text: what it freed, what had returned before, the
-  -- stages it has met.
-  local function packWalk(l, own, i, from)
-    local freed, met, back = {}, {}, partsOf(l, own, l.calls and 'bcalls' or 'bunits')
-    for j = 0, #l.shares do freed[j + 1] = int(from.freed[j] + back[j]) end
-    for k = 1, 2 + #l.lapses do met[k] = int(from.met[k] or -1) end
-    return table.concat({i, int(from.pos), table.concat(freed, ','), table.concat(met, ','), from.passed and 1 or 0}, ':')
-  end
-
-  -- resumeWalk reads the progress of a limit's walk, if that is still valid: nothing that it
-  -- passed has changed, and if it has passed shares over or met stages nothing was charged.
-  local function resumeWalk(l, own, i, progress)
+  -- resumeWalk reads the progress of a stage's walk, and the score that met it, or nil if it
+  -- is not known for certain. The progress is valid if nothing that the walk passed was
+  -- settled or released, and nothing charged since is among that.
+  local function resumeWalk(l, own, used, i, k, progress)
     local chg, newest, seen, rest = string.match(progress, '^(%d+) (%d+) (%d+) %S* ?(.*)$')
-    local from = beginning(l)
-    if not chg or tonumber(chg) ~= M.chg then return from end
-    for limit, pos, freed, met, passed in string.gmatch(rest, '(%d+):(-?%d+):([%d,-]+):([%d,-]+):(%d)') do
-      if tonumber(limit) == i then
-        local same = tonumber(newest) == M.newest
-        pos, passed = tonumber(pos), passed == '1'
-        local back, j, k, some = partsOf(l, own, l.calls and 'bcalls' or 'bunits'), 0, 0, {}
-        for n in string.gmatch(freed, '-?%d+') do
-          some[j], j = tonumber(n) - (back[j] or 0), j + 1
-        end
-        local stages = {}
-        for n in string.gmatch(met, '-?%d+') do
-          k = k + 1
-          if tonumber(n) > 0 then stages[k], passed = tonumber(n), true end
-        end
-        if j == #l.shares + 1 and (same or not passed and pos <= tonumber(seen)) and pos > l.win.adv then
-          return {pos = pos, freed = some, met = stages, passed = passed}
-        end
+    local same, ats, freeds, found = tonumber(newest) == M.newest, nil, nil, nil
+    if tonumber(chg) == M.chg then
+      for limit, stage, met, at, freed in string.gmatch(rest, '(%d+):(%d+):(-?%d+):([%d,-]+):([%d,-]+)') do
+        if tonumber(limit) == i and tonumber(stage) == k then ats, freeds, found = at, freed, tonumber(met) end
       end
     end
-    return from
+    if not ats then return beginning(l, own, used) end
+    local from, back, j = {at = {}, freed = {}}, partsOf(l, own, l.calls and 'bcalls' or 'bunits'), 0
+    for n in string.gmatch(ats, '-?%d+') do
+      from.at[j], j = tonumber(n), j + 1
+    end
+    j = 0
+    for n in string.gmatch(freeds, '-?%d+') do
+      if not back[j] or from.at[j] > tonumber(seen) and not same then return beginning(l, own, used) end
+      from.freed[j] = tonumber(n) - back[j]
+      if from.at[j] <= l.win.adv then from.at[j], from.freed[j] = -1, 0 end -- all of that has returned
+      j = j + 1
+    end
+    if j ~= #l.shares + 1 then return beginning(l, own, used) end
+    return from, same and found > 0 and found or nil
   end
 
-  -- waitShared is the wait of an item that a limit refuses: the scores that meet its stages,
-  -- and what is kept, or nil and the progress of the walk.
+  -- waitShared is the wait of an item for a limit: the scores that meet its stages, and what
+  -- is kept, or nil if the steps ran out; the progress of the walks; and i if the limit is
+  -- damaged.
   function shares.waitShared(l, i, item, kept)
-    local own = item.own[i]
-    local from = resumeWalk(l, own, i, item.progress or '')
-    local amount = l.calls and 1 or item.units
-    local met = walkShared(l, own, stagesOf(l, own, (item.rooms or item.bounds)[i] - amount, item.bounds[i] - amount), from)
-    if not met then return nil, packWalk(l, own, i, from) end
-    for k = 1, #met do met[k] = int(met[k]) end
-    kept = kept or keptOf(partsOf(l, own, l.calls and 'calls' or 'units'), inForce(l, own))
-    return table.concat(met, ',') .. ' ' .. kept
+    local own, field = item.own[i], l.calls and 'calls' or 'units'
+    local used, met, packed, done, bad = partsOf(l, own, field), {}, {}, true, nil
+    for k, stage in ipairs(stagesOf(l, own, item, i)) do
+      local from, known = resumeWalk(l, own, used, i, k, item.progress or '')
+      met[k] = known or walkStage(l, own, used, stage[1], stage[2], from)
+      packed[k] = packWalk(l, own, i, k, met[k], from)
+      done, bad = done and met[k] ~= nil, bad or met[k] == -2 and i
+      met[k] = int(met[k] or 0)
+    end
+    if not item.rooms then met[#met + 1] = '0' end
+    return done and table.concat(met, ',') .. ' ' .. (kept or keptOf(used, inForce(l, own))) or nil, table.concat(packed, ';'), bad
   end
 
   -- sharesOf lists what each share of a limit has used.

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"slices"
 	"time"
 
 	"github.com/quotactl/quotactl/budget/limit"
@@ -91,7 +92,8 @@ type Decision struct {
 	Units int64
 	At    int64
 	// Limit is the index in Batch.Limits of the limit that binds; −1: none does. Refused:
-	// the one that fits last. NeverFits: the first that cannot fit. Granted: the one with
+	// the one that fits last. NeverFits: the first that cannot fit, or if only all
+	// together cannot, the first with lapses. Granted: the one with
 	// the least remaining, among those that count units if there are any. The first of
 	// several equals wins.
 	Limit int
@@ -122,8 +124,29 @@ type Decision struct {
 	// store's last answer still applies.
 	Allowance bool
 	// RetryAt is set on Refused: the first instant at which everything fits if nothing
-	// else happens.
+	// else happens. It is later than the end of what binds if a guarantee that has lapsed
+	// is back by then.
 	RetryAt int64
+}
+
+// Together is a refusal by what ends last, put off until the item fits all limits at one
+// instant; waits are for the limits that refuse it, and for those that have lapses. If there
+// is no such instant, the item never fits the first of the limits with lapses.
+func (d Decision) Together(limits []limit.Limit, item Item, waits []limit.Wait, remaining func(i int) int64) Decision {
+	if d.Result != Refused || !slices.ContainsFunc(waits, func(w limit.Wait) bool { return w.Starts != nil }) {
+		return d
+	}
+	if d.RetryAt = limit.FitsTogether(waits, d.RetryAt); d.RetryAt < limit.Never {
+		return d
+	}
+	first := slices.IndexFunc(limits, item.WaitsForLapses)
+	return Decision{Result: NeverFits, Limit: first, Remaining: remaining(first)}
+}
+
+// WaitsForLapses reports whether the item's wait must look at a limit even if that does not
+// refuse it now: it may when a guarantee that has lapsed is back.
+func (i Item) WaitsForLapses(l limit.Limit) bool {
+	return !l.Observe && i.CheckedBy(l) && len(l.Lapses()) > 0
 }
 
 // Ended is how a reservation ended; empty for an open one and for a plain charge.

@@ -1,9 +1,7 @@
 package limit
 
 import (
-	"cmp"
 	"fmt"
-	"math"
 	"math/bits"
 	"slices"
 	"strings"
@@ -67,30 +65,6 @@ func (l Limit) InForce(at int64) []int64 {
 		}
 	}
 	return list
-}
-
-// LapsesAt is the instant, in the period whose charges count at at, from which the guarantee
-// of the share with an index has ended; false if it does not lapse.
-func (l Limit) LapsesAt(share int, at int64) (lapses int64, ok bool) {
-	lapse := l.Shares[share].Lapse
-	if lapse == 0 || l.Window.Kind != CalendarKind {
-		return 0, false
-	}
-	_, until := l.Window.Span(at)
-	return until - l.Window.Guard - lapse, true
-}
-
-// Lapses are the spans of the shares' lapses, the longest first, each once: in that order
-// guarantees lapse within a period.
-func (l Limit) Lapses() []int64 {
-	var list []int64
-	for _, s := range l.Shares {
-		if s.Lapse > 0 && l.Window.Kind == CalendarKind {
-			list = append(list, s.Lapse)
-		}
-	}
-	slices.SortFunc(list, func(a, b int64) int { return cmp.Compare(b, a) })
-	return slices.Compact(list)
 }
 
 // Kept is what a caller may not take because it is guaranteed to others: over all shares
@@ -186,57 +160,6 @@ func (s Share) Overlaps(other Share) (pattern, others string, both bool) {
 // PatternsOverlap reports whether a name can match both patterns.
 func PatternsOverlap(a, b string) bool {
 	return MatchOperation(a, strings.TrimSuffix(b, "*")) || MatchOperation(b, strings.TrimSuffix(a, "*"))
-}
-
-// Never stands for an instant that does not come.
-const Never int64 = math.MaxInt64
-
-// Stages are the guarantees in force in a calendar's period: first those of
-// [Limit.Guarantees], then, for each of [Limit.Lapses], without those that have lapsed.
-func (l Limit) Stages() [][]int64 {
-	full := l.Guarantees()
-	list := [][]int64{full}
-	for _, lapse := range l.Lapses() {
-		stage := slices.Clone(full)
-		for i, s := range l.Shares {
-			if s.Lapse >= lapse {
-				stage[i] = 0
-			}
-		}
-		list = append(list, stage)
-	}
-	return list
-}
-
-// FitsFirst is the first instant after now at which an item that a divided calendar
-// refuses fits it, if nothing else happens. starts are, for each of [Limit.Stages], the
-// beginning of the first period from which on the use that is left fits under these
-// guarantees, or Never; and last that from which on it fits the bound less the floor. A
-// period that is under way begins at now. The item's lease is in µs.
-func (l Limit) FitsFirst(now, lease int64, starts []int64) int64 {
-	full, floor := starts[0], starts[len(starts)-1]
-	best := Never
-	if full < Never {
-		best = max(full, floor)
-	}
-	for k, lapse := range l.Lapses() {
-		start := max(starts[k+1], floor)
-		if start == Never || full == Never && lapse <= lease+l.Window.Guard {
-			continue
-		}
-		for from := start; from < best; {
-			began, until := l.Window.Span(from)
-			reset := until - l.Window.Guard
-			at := max(began, reset-lapse)
-			alone := at+lease < reset-l.Window.Guard // it does not count in the next period
-			if at > now && (alone || until >= full) {
-				best = min(best, at)
-				break
-			}
-			from = until
-		}
-	}
-	return best
 }
 
 // spanOf is a span in µs for people.

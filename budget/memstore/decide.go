@@ -97,7 +97,7 @@ func (l *ledger) decide(batch driver.Batch, item driver.Item, when moment) drive
 		observed = cmp.Or(l.askRecovery(batch, &refusal, &refused), observed)
 	}
 	if refused {
-		return refusal
+		return l.together(limits, item, refusal)
 	}
 	for _, lim := range all {
 		if lim.Window.Kind == limit.Bucket {

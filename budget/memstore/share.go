@@ -127,3 +127,35 @@ func (l *ledger) calendarFitsAt(lim limit.Limit, item driver.Item, now int64) in
 		from = until
 	}
 }
+
+// together puts a refusal off until the item fits all limits at one instant: it tries every
+// instant from then on at which a guarantee lapses or comes back.
+func (l *ledger) together(limits []limit.Limit, item driver.Item, refusal driver.Decision) driver.Decision {
+	var lapsing []limit.Limit
+	for _, lim := range limits {
+		if item.WaitsForLapses(lim) {
+			lapsing = append(lapsing, lim)
+		}
+	}
+	for at := refusal.RetryAt; len(lapsing) > 0; {
+		if !slices.ContainsFunc(lapsing, func(lim limit.Limit) bool { return !l.fits(lim, item, at) }) {
+			refusal.RetryAt = at
+			return refusal
+		}
+		next := limit.Never
+		for _, lim := range lapsing {
+			for i := range lim.Shares {
+				if lapses, ok := lim.LapsesAt(i, at); ok && lapses > at {
+					next = min(next, lapses)
+				}
+			}
+			_, until := lim.Window.Span(at)
+			next = min(next, until)
+		}
+		if at = next; at-refusal.RetryAt > limit.Horizon {
+			first := slices.IndexFunc(limits, item.WaitsForLapses)
+			return driver.Decision{Result: driver.NeverFits, Limit: first, Remaining: limits[first].Remaining(l.used(limits[first], l.last))}
+		}
+	}
+	return refusal
+}

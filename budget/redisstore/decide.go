@@ -254,23 +254,26 @@ func (b *batch) decision(item driver.Item, result driver.Result, answer []any) d
 			d.Remaining = b.Limits[d.Limit].Remaining(used(d.Limit))
 		}
 	case driver.Refused:
-		for i, limit := range b.Limits {
+		var waits []limit.Wait
+		for i, l := range b.Limits {
 			found := text(answer, 7+2*i)
 			if found == "" {
 				continue
 			}
-			at, kept := int64(0), []int64(nil)
-			if len(limit.Shares) > 0 {
-				shared, _ := readShared(limit, found)
-				at, kept = shared.fits(limit, item.Lease, b.seen), shared.kept
+			wait, kept := limit.Wait{Refused: true}, []int64(nil)
+			if len(l.Shares) > 0 {
+				shared, _ := readShared(l, found)
+				wait, kept = shared.wait(l, item.Lease, b.seen), shared.kept
 			} else {
-				at = returnsAt(item, limit, used(i), found)
+				wait.At = returnsAt(item, l, used(i), found)
 			}
-			if d.Limit < 0 || at > d.RetryAt {
-				d.Limit, d.RetryAt, d.Remaining, d.Kept = i, at, limit.Remaining(used(i)), kept
+			waits = append(waits, wait)
+			if at := wait.From(b.seen); wait.Refused && (d.Limit < 0 || at > d.RetryAt) {
+				d.Limit, d.RetryAt, d.Remaining, d.Kept = i, at, l.Remaining(used(i)), kept
 			}
 		}
 		b.bindLocks(&d, text(answer, 5), used)
+		d = d.Together(b.Limits, item, waits, func(i int) int64 { return b.Limits[i].Remaining(used(i)) })
 	}
 	return d
 }

@@ -24,15 +24,18 @@ func (r registry) registered(names []string, known int) (registry, []string) {
 	return newRegistry(all, r.patterns), all[known:]
 }
 
-// shared is a divided limit's refusal: the scores that must return until each stage is met,
-// as shares.lua has them, and what is kept for each share.
+// shared is a divided limit's answer on an item: the scores that must return until each
+// stage is met, as shares.lua has them, and what is kept for each share.
 type shared struct {
-	met  []int64
-	kept []int64
+	refused bool // else it fits now
+	met     []int64
+	kept    []int64
 }
 
-// readShared reads "score,… kept,…".
+// readShared reads "score,… kept,…"; if the item fits now, behind "=".
 func readShared(l limit.Limit, found string) (s shared, ok bool) {
+	found, fits := strings.CutPrefix(found, "=")
+	s.refused = !fits
 	met, kept, ok := strings.Cut(found, " ")
 	if !ok {
 		return s, false
@@ -48,21 +51,22 @@ func readShared(l limit.Limit, found string) (s shared, ok bool) {
 	return s, ok && len(s.met) == 2+len(l.Lapses()) && len(s.kept) == len(l.Shares)
 }
 
-// fits is when an item with a lease fits the limit, if it is refused at now.
-func (s shared) fits(l limit.Limit, lease, now int64) int64 {
+// wait is how an item with a lease waits for the limit.
+func (s shared) wait(l limit.Limit, lease, now int64) limit.Wait {
+	w := limit.Wait{Limit: l, Now: now, Refused: s.refused, Lease: lease}
 	if l.Window.Kind != limit.CalendarKind {
-		return l.Window.Returns(slices.Max(s.met))
+		w.At = l.Window.Returns(slices.Max(s.met))
+		return w
 	}
-	starts := make([]int64, len(s.met))
-	for k, score := range s.met {
+	for _, score := range s.met {
+		start := now
 		switch {
 		case score < 0:
-			starts[k] = limit.Never
-		case score == 0:
-			starts[k] = now
-		default:
-			starts[k] = l.Window.Returns(score)
+			start = limit.Never
+		case score > 0:
+			start = l.Window.Returns(score)
 		}
+		w.Starts = append(w.Starts, start)
 	}
-	return l.FitsFirst(now, lease, starts)
+	return w
 }

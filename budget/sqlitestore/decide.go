@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
@@ -309,6 +310,7 @@ func (d *decider) replay(item driver.Item, e *entry, now int64) (decision driver
 func (d *decider) refuse(item driver.Item, now int64) (refusal driver.Decision, done bool, err error) {
 	refusal = driver.Decision{Result: driver.Granted, Limit: -1}
 	observed := ""
+	var waits []limit.Wait
 	for i, v := range d.limits {
 		if !item.CheckedBy(v.limit) {
 			continue
@@ -323,15 +325,12 @@ func (d *decider) refuse(item driver.Item, now int64) (refusal driver.Decision, 
 			continue
 		}
 		for _, t := range failed {
-			key := walkKey{i, t.divided}
-			if d.walks[key] == nil {
-				d.walks[key] = &walk{}
-			}
-			fits, done, err := t.fitsAt(d.walks[key], now, &d.steps)
+			w, done, err := d.walk(i, t, now)
 			if err != nil || !done {
 				return refusal, false, err
 			}
-			at = max(at, fits)
+			at = max(at, w.at)
+			waits = append(waits, t.wait(w, now, true))
 		}
 		if refusal.Limit < 0 || at > refusal.RetryAt {
 			refusal = driver.Decision{Result: driver.Refused, Limit: i, RetryAt: at, Remaining: v.limit.Remaining(used), Kept: kept}
@@ -341,8 +340,31 @@ func (d *decider) refuse(item driver.Item, now int64) (refusal driver.Decision, 
 	observed = cmp.Or(d.l.loss.refuse(d.batch, now, &refusal), observed)
 	if refusal.Result == driver.Granted {
 		refusal.Observed = observed
+		return refusal, true, nil
 	}
-	return refusal, true, nil
+	for i, v := range d.limits {
+		if !item.WaitsForLapses(v.limit) || slices.ContainsFunc(waits, func(w limit.Wait) bool { return w.Limit.Name == v.limit.Name }) {
+			continue
+		}
+		t := v.dividedBy(item, now)
+		w, done, err := d.walk(i, t, now)
+		if err != nil || !done {
+			return refusal, false, err
+		}
+		waits = append(waits, t.wait(w, now, false))
+	}
+	return refusal.Together(d.batch.Limits, item, waits, func(i int) int64 { return d.limits[i].limit.Remaining(d.limits[i].used()) }), true, nil
+}
+
+// walk goes on with the walk to the instant at which the item passes a test of a limit.
+func (d *decider) walk(i int, t *test, now int64) (w *walk, done bool, err error) {
+	key := walkKey{i, t.divided}
+	if d.walks[key] == nil {
+		d.walks[key] = &walk{}
+	}
+	w = d.walks[key]
+	_, done, err = t.fitsAt(w, now, &d.steps)
+	return w, done, err
 }
 
 // tests are the checks of a limit that the item fails, by which waits count, and what is

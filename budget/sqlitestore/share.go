@@ -280,5 +280,11 @@ func (t *test) fitsAfterReset(w *walk, now int64, steps *int) (at int64, done bo
 	if !t.divided {
 		return starts[0], true, nil
 	}
-	return v.limit.FitsFirst(now, t.lease, starts), true, nil
+	w.starts = starts
+	return t.wait(w, now, true).From(now), true, nil
+}
+
+// wait is the item's wait for the limit, of a walk that has found its end.
+func (t *test) wait(w *walk, now int64, refused bool) limit.Wait {
+	return limit.Wait{Limit: t.v.limit, Starts: w.starts, At: w.at, Now: now, Refused: refused, Lease: t.lease}
 }

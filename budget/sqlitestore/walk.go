@@ -23,7 +23,8 @@ type walk struct {
 	reset   int64 // the calendar's reset that it assumed
 	crossed []int64
 	found   bool
-	at      int64 // the result, if found
+	at      int64   // the result, if found
+	starts  []int64 // of a divided calendar, if found: see limit.Wait
 }
 
 // walkKey is a limit's index, and which of its checks the walk is for.
@@ -62,7 +63,8 @@ func (t *test) fitsAt(w *walk, now int64, steps *int) (at int64, done bool, err 
 	}
 	switch {
 	case v.m != nil:
-		return v.limit.Window.Refill.Reaches(v.m.levelAt(now), t.room), true, nil
+		w.at = v.limit.Window.Refill.Reaches(v.m.levelAt(now), t.room)
+		return w.at, true, nil
 	case v.w.kind == limit.CalendarKind:
 		w.at, w.found, err = t.fitsAfterReset(w, now, steps)
 	default:

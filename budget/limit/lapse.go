@@ -1,0 +1,126 @@
+package limit
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+)
+
+// LapsesAt is the instant, in the period whose charges count at at, from which the guarantee
+// of the share with an index has ended; false if it does not lapse.
+func (l Limit) LapsesAt(share int, at int64) (lapses int64, ok bool) {
+	lapse := l.Shares[share].Lapse
+	if lapse == 0 || l.Window.Kind != CalendarKind {
+		return 0, false
+	}
+	_, until := l.Window.Span(at)
+	return until - l.Window.Guard - lapse, true
+}
+
+// Lapses are the spans of the shares' lapses, the longest first, each once: in that order
+// guarantees lapse within a period.
+func (l Limit) Lapses() []int64 {
+	var list []int64
+	for _, s := range l.Shares {
+		if s.Lapse > 0 && l.Window.Kind == CalendarKind {
+			list = append(list, s.Lapse)
+		}
+	}
+	slices.SortFunc(list, func(a, b int64) int { return cmp.Compare(b, a) })
+	return slices.Compact(list)
+}
+
+// Never stands for an instant that does not come.
+const Never int64 = math.MaxInt64
+
+// Stages are the guarantees in force in a calendar's period: first those of
+// [Limit.Guarantees], then, for each of [Limit.Lapses], without those that have lapsed.
+func (l Limit) Stages() [][]int64 {
+	full := l.Guarantees()
+	list := [][]int64{full}
+	for _, lapse := range l.Lapses() {
+		stage := slices.Clone(full)
+		for i, s := range l.Shares {
+			if s.Lapse >= lapse {
+				stage[i] = 0
+			}
+		}
+		list = append(list, stage)
+	}
+	return list
+}
+
+// Wait is how an item waits for one limit: with it the first instant is found at which the
+// item fits if nothing else happens.
+type Wait struct {
+	Limit Limit
+	// Starts, of a divided calendar: for each of [Limit.Stages] the beginning of the first
+	// period from which on the use that is left fits under these guarantees, or Never; and
+	// last that from which on it fits the bound less the floor. A period that is under way
+	// begins at Now.
+	Starts []int64
+	// At, without Starts: the item fits from then on.
+	At int64
+	// Now is the instant of the decision, and Refused what the limit decided then.
+	Now     int64
+	Refused bool
+	// Lease is the item's, in µs.
+	Lease int64
+}
+
+// From is the first instant, from one on, at which the item fits the limit; Never if that
+// is beyond the Horizon. It may not fit for good: a guarantee that has lapsed comes back
+// with the reset.
+func (w Wait) From(from int64) int64 {
+	if w.Starts == nil {
+		return max(w.At, from)
+	}
+	l, floor := w.Limit, w.Starts[len(w.Starts)-1]
+	full, best := w.Starts[0], Never
+	if full < Never { // from then on it fits under all guarantees
+		best = max(full, floor, from)
+	}
+	for k, lapse := range l.Lapses() {
+		begins := max(w.Starts[k+1], floor)
+		if begins == Never {
+			continue
+		}
+		first := max(begins, from)
+		for at := first; at < best && at-first <= Horizon; {
+			began, until := l.Window.Span(at)
+			reset := until - l.Window.Guard
+			lapsed, end := max(began, reset-lapse, begins), until
+			if until < full { // it does not fit the next period, so it must not count there
+				end = reset - l.Window.Guard - w.Lease
+			}
+			if again := w.Refused && lapsed <= w.Now; !again && max(lapsed, from) < end {
+				best = min(best, max(lapsed, from))
+				break
+			}
+			at = until
+		}
+	}
+	return best
+}
+
+// Horizon is how far ahead a wait is looked for, in µs: it holds every month, and both
+// changes of a zone's clock.
+const Horizon = int64(400 * 24 * time.Hour / time.Microsecond)
+
+// FitsTogether is the first instant, from one on, at which the item fits all limits that it
+// waits for; Never if that is beyond the Horizon. It may be later than the last of their own
+// first instants, because a guarantee may be back by then.
+func FitsTogether(waits []Wait, from int64) int64 {
+	for at := from; ; {
+		before := at
+		for _, w := range waits {
+			if at = w.From(at); at == Never || at-from > Horizon {
+				return Never
+			}
+		}
+		if at == before {
+			return at
+		}
+	}
+}
