@@ -266,7 +266,7 @@ func (d *decider) item(item driver.Item) (decision driver.Decision, done bool, e
 	observed := ""
 	if !item.Recorded { // limits do not refuse recorded items
 		refusal, done, err := d.refuse(item, now)
-		if err != nil || !done || refusal.Result == driver.Refused {
+		if err != nil || !done || refusal.Result != driver.Granted {
 			return refusal, done, err
 		}
 		observed = refusal.Observed

@@ -112,6 +112,7 @@ func Run(t *testing.T, open Open) {
 		{"SharesWait", testSharesWait},
 		{"SharesLater", testSharesLater},
 		{"SharesLapse", testSharesLapse},
+		{"SharesTogether", testSharesTogether},
 		{"SharesFloor", testSharesFloor},
 		{"SharesLowered", testSharesLowered},
 		{"SharesMerged", testSharesMerged},

@@ -39,6 +39,11 @@ func (w *walker) limits() []limit.Limit {
 		}
 		limits = append(limits, l)
 	}
+	if last := limits[len(limits)-1]; len(last.Lapses()) > 0 && w.rng.IntN(2) == 0 { // a wait for both together
+		last.Name, last.Window = "together", w.calendar()
+		last.Shares = w.shares(last)
+		limits = append(limits, last)
+	}
 	return limits
 }
 

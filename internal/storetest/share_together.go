@@ -1,0 +1,57 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
+)
+
+// dayFrom is a calendar day of 10 units that starts at an hour UTC, all guaranteed to
+// nightly until a span before the reset.
+func dayFrom(t *testing.T, name string, hour int, lapse time.Duration) limit.Limit {
+	c := must.Get(limit.NewCalendar(limit.Day, "UTC", time.Duration(hour)*time.Hour))(t)
+	l := limit.Limit{Name: name, Limit: 10, Counts: limit.CountUnits, Window: limit.CalendarWindow(c)}
+	return shared(l, lapsing(share("nightly", 10), lapse))
+}
+
+// A limit fits only for a while if a guarantee lapses: the wait is for an instant at which
+// all limits fit, also those that do not refuse the call now.
+func testSharesTogether(t *testing.T, w *world) {
+	midnight := noon + 12*hour
+	call := func() driver.Item { return by("backfill", item("c", "op", 1)) }
+
+	// Both lapse 7 h before their resets at 06:00 and at 10:00: together from 03:00 to 06:00.
+	w.limits = []limit.Limit{dayFrom(t, "six", 6, 7*time.Hour), dayFrom(t, "ten", 10, 7*time.Hour)}
+	w.onTime(call(), 1, midnight+3*hour)
+
+	// The rolling limit returns after the reset of the day, which is charged by then.
+	w.budget, w.limits = "up/rolling", []limit.Limit{rolling("rolling", 5, 4*time.Hour), dayFrom(t, "six", 6, time.Hour)}
+	w.now = midnight + 5*hour
+	w.granted(by("backfill", item("a", "op", 5)))
+	w.now++
+	w.refused(call(), 0, midnight+29*hour)
+	w.onTime(call(), 1, midnight+29*hour)
+
+	// A lock ends after the reset.
+	w.budget, w.limits = "up/lock", []limit.Limit{dayFrom(t, "six", 6, time.Hour)}
+	w.now = midnight + 5*hour
+	w.lock(driver.Lock{Until: midnight + 7*hour, Why: "x"})
+	d := w.decide(call())[0]
+	if d.Result != driver.Refused || !d.Locked || d.RetryAt != midnight+29*hour {
+		t.Errorf("locked until after the reset: %+v, want locked, and to fit at %d", d, midnight+29*hour)
+	}
+	w.unlock("", true)
+
+	// They never lapse together: what nightly is guaranteed in the one or the other is in force.
+	w.budget, w.limits = "up/never", []limit.Limit{rolling("rolling", 5, time.Hour), dayFrom(t, "six", 6, time.Hour), dayFrom(t, "noon", 12, time.Hour)}
+	w.now = noon + hour
+	d = w.decide(call())[0]
+	if d.Result != driver.NeverFits || d.Limit != 1 || d.Remaining != 10 {
+		t.Errorf("two guarantees that never lapse together: %+v, want that it never fits limit 1, of which 10 remain", d)
+	}
+	check.Equal(t, w.decide(by("nightly", item("n", "op", 1)))[0].Result, driver.Granted, "nightly's own call")
+}
