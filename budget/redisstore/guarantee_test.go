@@ -38,8 +38,27 @@ func TestShareWalkBounded(t *testing.T) {
 	must.Do(t, store.Close())
 }
 
+func TestShareWalkAmongCharges(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	var clock atomic.Int64
+	var amid func()
+	store := must.Get(redisstore.OpenWithClock(server.URL(0), redisstore.Options{Timeout: patient}, func() int64 {
+		if amid != nil {
+			amid()
+		}
+		return clock.Load()
+	}))(t)
+	store.SetMaxSteps(50)
+	storetest.ShareWalkAmongCharges(t, store, &clock, func(f func()) { amid = f }, func() int {
+		info := must.Get(server.Client().Info(t.Context(), "commandstats").Result())(t)
+		return number(t, regexp.MustCompile(`cmdstat_evalsha:calls=(\d+)`), info)
+	})
+	must.Do(t, store.Close())
+}
+
 // Between two steps of a wait a share borrows whose charges the wait has passed over: they free
-// something now, and the wait begins anew.
+// something now.
 func TestShareBorrowsAmidAWait(t *testing.T) {
 	t.Parallel()
 	url := redistest.Start(t).URL(0)

@@ -329,7 +329,7 @@ func (d *decider) refuse(item driver.Item, now int64) (refusal driver.Decision, 
 			if err != nil || !done {
 				return refusal, false, err
 			}
-			at = max(at, w.at)
+			at = max(at, w.fits)
 			waits = append(waits, t.wait(w, now, true))
 		}
 		if refusal.Limit < 0 || at > refusal.RetryAt {

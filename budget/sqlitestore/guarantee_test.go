@@ -28,6 +28,21 @@ func TestShareWalkBounded(t *testing.T) {
 	must.Do(t, store.Close())
 }
 
+func TestShareWalkAmongCharges(t *testing.T) {
+	var clock atomic.Int64
+	store := must.Get(sqlitestore.OpenWithClock(t.Context(), filepath.Join(t.TempDir(), "q.db"), sqlitestore.Options{Timeout: time.Minute}, clock.Load))(t)
+	sqlitestore.SetSteps(store, 50, 50)
+	transactions := 0
+	var amid func()
+	sqlitestore.SetPaused(store, func() {
+		if transactions++; amid != nil {
+			amid()
+		}
+	})
+	storetest.ShareWalkAmongCharges(t, store, &clock, func(f func()) { amid = f }, func() int { return transactions })
+	must.Do(t, store.Close())
+}
+
 func TestWhyAddsUp(t *testing.T) {
 	var clock atomic.Int64
 	store := must.Get(sqlitestore.OpenWithClock(t.Context(), filepath.Join(t.TempDir(), "q.db"), sqlitestore.Options{Timeout: time.Minute}, clock.Load))(t)

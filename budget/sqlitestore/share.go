@@ -249,11 +249,11 @@ func (t *test) fitsAfterReset(w *walk, now int64, steps *int) (at int64, done bo
 		}
 		return all && (!t.divided || *floorAt != 0)
 	}
-	if w.reached == math.MaxInt64 {
+	if w.at[0] == math.MaxInt64 {
 		cross(limit.Never)
 	}
-	_, done, err = t.merge(w, steps, func(c *cursor) (err error) {
-		c.rows, c.more, err = v.l.rowsDown(c.lane, w.reached, lowest, c.take)
+	_, done, err = t.merge(w, steps, func(c *cursor, from int64) (err error) {
+		c.rows, c.more, err = v.l.rowsDown(c.lane, from, lowest, c.take)
 		return err
 	}, func(a, b int64) bool { return a > b }, func(int) bool { return false }, func(part int, amount, score int64) bool {
 		sums[part] += amount
@@ -286,5 +286,5 @@ func (t *test) fitsAfterReset(w *walk, now int64, steps *int) (at int64, done bo
 
 // wait is the item's wait for the limit, of a walk that has found its end.
 func (t *test) wait(w *walk, now int64, refused bool) limit.Wait {
-	return limit.Wait{Limit: t.v.limit, Starts: w.starts, At: w.at, Now: now, Refused: refused, Lease: t.lease}
+	return limit.Wait{Limit: t.v.limit, Starts: w.starts, At: w.fits, Now: now, Refused: refused, Lease: t.lease}
 }

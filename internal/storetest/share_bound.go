@@ -54,3 +54,56 @@ func ShareWalkBounded(t *testing.T, store driver.Store, clock *atomic.Int64, ste
 	refused(entries, began)       // backfill's first
 	refused(entries-20, noon)     // nightly's first, which it has borrowed
 }
+
+// ShareWalkAmongCharges checks that a wait beside shares goes on where it was although a
+// share that it has passed over charges between any two of the store's steps. between makes
+// the store call its argument there, steps counts the steps so far, each of which goes
+// through 50 entries.
+func ShareWalkAmongCharges(t *testing.T, store driver.Store, clock *atomic.Int64, between func(func()), steps func() int) {
+	t.Helper()
+	const entries = 1280
+	clock.Store(noon)
+	limits := []limit.Limit{shared(rolling("day", 2*entries, 24*time.Hour), share("nightly", entries/2))}
+	charge := func(job string, units int64, n int) []driver.Decision {
+		b := driver.Batch{Budget: "up/busy", Now: clock.Load(), Limits: limits}
+		for ; n > 0; n-- {
+			b.Items = append(b.Items, by(job, item(fmt.Sprint(job, clock.Load(), "-", n), "op", units)))
+		}
+		return must.Get(store.Decide(t.Context(), b))(t).Items
+	}
+	for range entries / driver.MaxBatch { // by turns, so that what returns is of both
+		clock.Add(second)
+		charge("nightly", 1, driver.MaxBatch/2)
+		clock.Add(second)
+		charge("backfill", 1, driver.MaxBatch)
+	}
+	amid := false // the charge between two steps makes steps of its own
+	between(func() {
+		if !amid {
+			amid = true
+			clock.Add(1)
+			must.Equal(t, charge("nightly", 1, 1)[0].Result, driver.Granted)
+			amid = false
+		}
+	})
+	clock.Add(second)
+	before := steps()
+	d := charge("backfill", entries, 1)[0]
+	between(nil)
+	must.Equal(t, d.Result, driver.Refused)
+	took := steps() - before
+	t.Log("steps:", took)
+	if took < 20 || took > 40 {
+		t.Errorf("the wait took %d steps of 50 entries of %d, want each entry gone through once, and a step for each charge", took, entries)
+	}
+	for _, try := range []struct {
+		at   int64
+		want driver.Result
+	}{{d.RetryAt - 1, driver.Refused}, {d.RetryAt, driver.Granted}} {
+		clock.Store(try.at)
+		got := charge("backfill", entries, 1)[0]
+		if got.Result != try.want || got.RetryAt != 0 && got.RetryAt != d.RetryAt {
+			t.Errorf("at %d (%+d µs): %+v, want result %d", try.at, try.at-d.RetryAt, got, try.want)
+		}
+	}
+}
