@@ -33,8 +33,8 @@
 --   y:<op>   zset of the entries of 0 units: score -> 0:id or 0,calls:id
 --   r:<op>   zset of the released entries, which no window counts: score -> 0:id
 --
--- An operation's number stands for its name, or for a pair "operation@job": the charges
--- of a job that split matches.
+-- An operation's number stands for its name, or for a pair "operation@pattern": the charges
+-- of the jobs of which this is the narrowest pattern of split.
 --
 -- A score is the instant at which an entry finishes: its time for a plain charge,
 -- the lease's end while a reservation is open. A row counts the entries of z with
@@ -48,7 +48,7 @@ local LEASE = 86400000000
 local DAY = 86400000000
 local RECOVERY = 60000000
 local MAXREPORTS = 256
-local MAXPAIRS = 256
+local MAXPAIRS = 512
 local TOLERANCE = 60000000
 local MAXUNITS = 1000000000000000
 local MAXSUM = 9000000000000000

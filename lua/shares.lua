@@ -252,20 +252,42 @@ do -- a block, because Lua limits the local names of a scope
     return list
   end
 
-  -- matchesAny reports whether one of the patterns, joined by commas, matches a job.
-  local function matchesAny(patterns, job)
-    if job == '' then return false end
-    for pattern in string.gmatch(patterns, '[^,]+') do
-      if matches(pattern, job) then return true end
+  -- narrowest returns a function that finds the narrowest pattern of split for a job, or nil.
+  local function narrowest()
+    local patterns, found = {}, {}
+    for pattern in string.gmatch(M.split, '[^,]+') do patterns[#patterns + 1] = pattern end
+    return function(job)
+      if found[job] == nil then
+        found[job] = false
+        for i = 1, job ~= '' and #patterns or 0 do
+          local pattern = patterns[i]
+          local exact = string.sub(pattern, -1) ~= '*'
+          if matches(pattern, job) and (not found[job] or exact or #pattern > #found[job] and string.sub(found[job], -1) == '*') then found[job] = pattern end
+        end
+      end
+      return found[job] or nil
+    end
+  end
+
+  -- splits reports whether a pattern of split is narrower than a pair's, or the name is an
+  -- operation's.
+  local function splits(name)
+    local own = string.match(name, '@(.*)$')
+    if not own then return true end
+    for pattern in string.gmatch(M.split, '[^,]+') do
+      if pattern ~= own and string.sub(own, -1) == '*' and matches(own, pattern) then return true end
     end
     return false
   end
 
-  -- movePage moves a page of a zset's entries to the zsets of their jobs. It returns how
+  -- movePage moves a page of a zset's entries to the zsets of their patterns: of an eighth of
+  -- the steps, since moving an entry costs as much more than walking over it. It returns how
   -- far it got, and whether that is the end; or nil and the names to register first.
-  local function movePage(op, name, place, from, numbers, pairsLeft)
-    local key = KEYS[3 + place]
+  local function movePage(op, name, place, from, numbers, pairsLeft, patternFor)
+    local key, whole = KEYS[3 + place], limitSteps
+    limitSteps = steps + math.ceil((whole - steps) / 8)
     local list, n, reached, done = page(key, from, WHOLE, true)
+    limitSteps, steps = whole, steps + 7 * n
     local moves, missing, order = {}, {}, {}
     for at = 1, n, 1000 do
       local to, ids = math.min(n, at + 999), {}
@@ -273,9 +295,9 @@ do -- a block, because Lua limits the local names of a scope
       local found = redis.call('HMGET', keyE, unpack(ids))
       for i = 1, #found do
         local e = parse(found[i])
-        local job = string.match(e.labels, '^([^|]*)')
-        if matchesAny(M.split, job) then
-          local pair = name .. '@' .. job
+        local pattern = patternFor(string.match(e.labels, '^([^|]*)'))
+        local pair = pattern and name .. '@' .. pattern
+        if pair and numbers[pair] ~= op then
           if numbers[pair] then
             moves[#moves + 1] = {e = e, id = ids[i], to = numbers[pair], member = list[2 * (at + i - 1) - 1]}
           elseif not missing[pair] and pairsLeft > 0 then
@@ -305,15 +327,15 @@ do -- a block, because Lua limits the local names of a scope
     return reached, done
   end
 
-  -- moveAll gives the entries of jobs whose shares the ledger has just met zsets of their
-  -- own. It returns true when done, else false; then the next run continues, and
-  -- registers the names that it lists.
+  -- moveAll gives the entries of jobs whose patterns the ledger has just met zsets of their
+  -- own. It returns true when done, else false; then the next run continues, and registers
+  -- the names that it lists.
   function shares.moveAll(now)
     if M.spos == '' then return true, {} end
     for i = 1, #wins do
       if wins[i].len and not bring(wins[i], now) then return false, {} end
     end
-    local names, numbers, left = {}, {}, MAXPAIRS
+    local names, numbers, left, patternFor = {}, {}, MAXPAIRS, narrowest()
     for name in string.gmatch(M.ops, '[^,]+') do
       names[#names + 1] = name
       numbers[name] = #names
@@ -323,8 +345,8 @@ do -- a block, because Lua limits the local names of a scope
     place, from = tonumber(place), tonumber(from)
     while place <= 3 * nops do
       local op = math.floor((place + 2) / 3)
-      if not string.find(names[op], '[@/]') then
-        local reached, done = movePage(op, names[op], place, from, numbers, left)
+      if not string.find(names[op], '/', 1, true) and splits(names[op]) then
+        local reached, done = movePage(op, string.match(names[op], '^[^@]*'), place, from, numbers, left, patternFor)
         if not reached then
           M.spos = place .. ' ' .. int(from)
           return false, done

@@ -50,9 +50,10 @@ const WindowIdle int64 = 7 * 24 * 3_600_000_000
 // OtherOperation.
 const MaxOperations = 256
 
-// MaxPairs is how many pairs of an operation and a job of a share one ledger counts apart,
-// beside the operations. What is charged for further pairs counts as nobody's.
-const MaxPairs = 256
+// MaxPairs is how many pairs of an operation and a pattern of a share's jobs one ledger
+// counts apart. The charges of further ones count as nobody's: others' guarantees still
+// hold, and the share's own may not.
+const MaxPairs = 512
 
 // MaxPatterns is how many patterns of the shares' jobs one ledger distinguishes.
 const MaxPatterns = 256

@@ -8,14 +8,45 @@ import (
 // pairMark separates the two names of a pair. No operation's and no job's name has one.
 const pairMark = "@"
 
-// Pair is the name under which a ledger counts one job's charges of an operation apart
-// from the others': "search.list@nightly".
-func Pair(operation, job string) string { return operation + pairMark + job }
+// Pair is the name under which a ledger counts the charges of an operation for some jobs
+// apart from the others': "search.list@nightly", "search.list@tenant.*".
+func Pair(operation, pattern string) string { return operation + pairMark + pattern }
 
-// CutPair is the opposite of Pair. The job is empty if the name is an operation's alone.
-func CutPair(name string) (operation, job string) {
-	operation, job, _ = strings.Cut(name, pairMark)
-	return operation, job
+// CutPair is the opposite of Pair. The pattern is empty if the name is an operation's alone.
+func CutPair(name string) (operation, pattern string) {
+	operation, pattern, _ = strings.Cut(name, pairMark)
+	return operation, pattern
+}
+
+// PatternFor is the narrowest of the patterns that match a job, under which its charges
+// count; empty if none does.
+func PatternFor(patterns []string, job string) string {
+	narrowest := ""
+	for _, pattern := range patterns {
+		if job != "" && MatchOperation(pattern, job) && (narrowest == "" || within(pattern, narrowest)) {
+			narrowest = pattern
+		}
+	}
+	return narrowest
+}
+
+// within reports whether a pattern matches no job that the other one does not match.
+func within(pattern, other string) bool {
+	prefix, ok := strings.CutSuffix(pattern, "*")
+	return MatchOperation(other, prefix) && (!ok || strings.HasSuffix(other, "*"))
+}
+
+// HasPattern reports whether the jobs of a pattern, which is a pair's, belong to the share.
+// Those of a narrower pattern count under that.
+func (s Share) HasPattern(pattern string) bool {
+	return pattern != "" && slices.ContainsFunc(s.Jobs, func(own string) bool { return within(pattern, own) })
+}
+
+// Splits reports whether one of the patterns is narrower than a pair's, so that some of the
+// charges under the pair may have to count elsewhere. An operation's own charges may.
+func Splits(patterns []string, pair string) bool {
+	_, pattern := CutPair(pair)
+	return pattern == "" || slices.ContainsFunc(patterns, func(one string) bool { return one != pattern && within(one, pattern) })
 }
 
 // Patterns are the job patterns of all shares of the limits, each once.
@@ -32,9 +63,6 @@ func Patterns(limits []Limit) []string {
 	}
 	return list
 }
-
-// MatchJob reports whether one of the patterns matches a job.
-func MatchJob(patterns []string, job string) bool { return Share{Jobs: patterns}.Has(job) }
 
 // ChecksNext reports whether the limit needs the totals of its calendar's next period: a
 // guarantee that has lapsed in this one is in force there.

@@ -92,10 +92,10 @@ func (b *batch) keys(r registry) []string {
 	return append(b.store.allKeys(b.Budget, len(r.names)), b.store.dayKeys(b.Budget, b.days)...)
 }
 
-// allKeys are the keys of a ledger with the most operations that it may have, and more
-// beyond these.
+// allKeys are the keys of a ledger with the most operations and pairs that it may have, and
+// more beyond these.
 func (s *Store) allKeys(name string, more int) []string {
-	all := registry{names: make([]string, driver.MaxOperations+more)}
+	all := registry{names: make([]string, driver.MaxOperations+driver.MaxPairs+more)}
 	for i := range all.names {
 		all.names[i] = strconv.Itoa(i)
 	}

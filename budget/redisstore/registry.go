@@ -12,8 +12,8 @@ import (
 )
 
 // registry is the names of a ledger's operations, and of the pairs of an operation and a
-// job, in the order of their numbers (from 1). The charges of jobs that a pattern matches
-// are counted under pairs. It is immutable, so that the keys and arguments of a script run
+// pattern, in the order of their numbers (from 1). The charges of jobs that a pattern
+// matches are counted under pairs. It is immutable, so that the keys and arguments of a script run
 // match.
 type registry struct {
 	names    []string
@@ -53,10 +53,11 @@ func (r registry) paired(operation, job string) string {
 	if !slices.Contains(r.names, operation) && !limit.IsPseudo(operation) && told(r.names) >= driver.MaxOperations-1 {
 		operation = driver.OtherOperation
 	}
-	if !limit.MatchJob(r.patterns, job) || limit.IsPseudo(operation) {
+	pattern := limit.PatternFor(r.patterns, job)
+	if pattern == "" || limit.IsPseudo(operation) {
 		return operation
 	}
-	pair := limit.Pair(operation, job)
+	pair := limit.Pair(operation, pattern)
 	if !slices.Contains(r.names, pair) && len(pairsOf(r.names)) >= driver.MaxPairs {
 		return operation
 	}
@@ -66,7 +67,7 @@ func (r registry) paired(operation, job string) string {
 // pairsOf are the pairs among names.
 func pairsOf(names []string) (list []string) {
 	for _, name := range names {
-		if _, job := limit.CutPair(name); job != "" {
+		if _, pattern := limit.CutPair(name); pattern != "" {
 			list = append(list, name)
 		}
 	}
@@ -164,7 +165,7 @@ func (r registry) withCharges(charges []charge) (registry, []string) {
 func told(names []string) int {
 	n := len(names)
 	for _, name := range names {
-		if _, job := limit.CutPair(name); limit.IsPseudo(name) || job != "" {
+		if _, pattern := limit.CutPair(name); limit.IsPseudo(name) || pattern != "" {
 			n--
 		}
 	}
@@ -186,7 +187,7 @@ func (r registry) number(operation, job string) int {
 func (r registry) shared(s limit.Share, covered []int) []int {
 	list := []int{}
 	for _, no := range covered {
-		if _, job := limit.CutPair(r.names[no-1]); s.Has(job) {
+		if _, pattern := limit.CutPair(r.names[no-1]); s.HasPattern(pattern) {
 			list = append(list, no)
 		}
 	}

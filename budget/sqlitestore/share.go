@@ -16,8 +16,8 @@ func (v *counting) shareOf(lane int64) int {
 	no := lane / classes
 	share, known := v.shares[no]
 	if !known {
-		_, job := limit.CutPair(v.l.opNames[no])
-		share = v.limit.ShareOf(job)
+		_, pattern := limit.CutPair(v.l.opNames[no])
+		share = slices.IndexFunc(v.limit.Shares, func(s limit.Share) bool { return s.HasPattern(pattern) })
 		if v.shares == nil {
 			v.shares = map[int64]int{}
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 // split is which jobs' charges have lanes of their own, so that shares can be counted: those
-// that a pattern matches. A pattern comes with the first call whose limits have a share
+// that a pattern matches, by the narrowest that does. A pattern comes with the first call whose limits have a share
 // with it, and stays. Entries charged before then move to their lanes in bounded steps.
 type split struct {
 	patterns []string
@@ -37,7 +37,7 @@ func (s *split) jobsOf(l *ledger) (map[int64]string, error) {
 	var no int64
 	var name string
 	err := l.c.each("SELECT no, name FROM label WHERE b = ?", []any{l.b}, func() {
-		if limit.MatchJob(s.patterns, name) {
+		if limit.PatternFor(s.patterns, name) != "" {
 			jobs[no] = name
 		}
 	}, &no, &name)
@@ -81,20 +81,21 @@ func (l *ledger) base(no int64) string {
 }
 
 // paired is the name under which the ledger counts a job's charges of an operation: the
-// pair if the job has lanes of its own, and the ledger has room for it. Without room, the
+// pair if a pattern matches the job, and the ledger has room for it. Without room, the
 // charges count as nobody's, so that the others' guarantees still hold.
 func (l *ledger) paired(operation, job string) string {
-	if !limit.MatchJob(l.split.patterns, job) || limit.IsPseudo(operation) {
+	pattern := limit.PatternFor(l.split.patterns, job)
+	if pattern == "" || limit.IsPseudo(operation) {
 		return operation
 	}
-	pair := limit.Pair(operation, job)
+	pair := limit.Pair(operation, pattern)
 	if _, known := l.ops[pair]; !known && l.split.pairs >= driver.MaxPairs {
 		return operation
 	}
 	return pair
 }
 
-// splitFor gives the jobs of the limits' shares lanes of their own, and moves entries there
+// splitFor gives the patterns of the limits' shares lanes of their own, and moves entries there
 // that are in others. It reads at most steps entries, and counts steps down.
 func (l *ledger) splitFor(limits []limit.Limit, steps *int) (done bool, err error) {
 	for _, pattern := range limit.Patterns(limits) {
@@ -112,7 +113,7 @@ func (l *ledger) splitFor(limits []limit.Limit, steps *int) (done bool, err erro
 	}
 	slices.Sort(lanes)
 	for _, lane := range lanes {
-		if _, job := limit.CutPair(l.opNames[lane/classes]); lane < l.split.lane || job != "" || limit.IsPseudo(l.opNames[lane/classes]) {
+		if name := l.opNames[lane/classes]; lane < l.split.lane || !limit.Splits(l.split.patterns, name) || limit.IsPseudo(name) {
 			continue
 		}
 		if lane > l.split.lane {
@@ -164,7 +165,7 @@ func (l *ledger) moveSome(lane int64, steps *int) (more bool, err error) {
 		}
 		to := laneOf(op, e.units, e.state)
 		if to == lane {
-			continue // there is no room for the pair
+			continue // it is there, or there is no room for the pair
 		}
 		if err := l.c.exec("UPDATE entry SET lane = ? WHERE b = ? AND id = ?", to, l.b, e.id); err != nil {
 			return false, err

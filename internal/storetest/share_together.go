@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,4 +56,40 @@ func testSharesTogether(t *testing.T, w *world) {
 		t.Errorf("two guarantees that never lapse together: %+v, want that it never fits limit 1, of which 10 remain", d)
 	}
 	check.Equal(t, w.decide(by("nightly", item("n", "op", 1)))[0].Result, driver.Granted, "nightly's own call")
+}
+
+// A pattern's jobs may be many. A narrower pattern that comes later takes its jobs' charges
+// out of theirs, and a wider one has them too.
+func testSharesTenants(t *testing.T, w *world) {
+	const tenants = 600
+	w.limits = []limit.Limit{shared(rolling("day", tenants+100, 24*time.Hour), share("tenant.*", tenants))}
+	w.granted(by("backfill", item("a", "op", 100)))
+	ones := int64(0) // tenant.1, tenant.10 to 19, tenant.100 to 199
+	for from := 0; from < tenants; from += 100 {
+		var items []driver.Item
+		for i := from; i < from+100; i++ {
+			job := fmt.Sprint("tenant.", i)
+			if strings.HasPrefix(job, "tenant.1") {
+				ones++
+			}
+			items = append(items, by(job, item(job, fmt.Sprint("op", i%3), 1)))
+		}
+		for i, d := range w.decide(items...) {
+			must.Equal(t, d.Result, driver.Granted, "within the guarantee: tenant", from+i)
+		}
+	}
+	check.EqualSlices(t, w.usedBy(), []int64{tenants}, "used by tenant.*")
+	divide := func(patterns ...string) {
+		w.limits[0].Shares = nil
+		for _, pattern := range patterns {
+			w.limits[0].Shares = append(w.limits[0].Shares, share(pattern, 1))
+		}
+		w.decide(by("other", item(fmt.Sprint(patterns), "op", 101))) // refused: it makes the shares known
+	}
+	divide("tenant.1*", "tenant.2", "x")
+	check.EqualSlices(t, w.usedBy(), []int64{ones, 1, 0}, "used by narrower patterns")
+	divide("ten*")
+	check.EqualSlices(t, w.usedBy(), []int64{tenants}, "used by a wider pattern")
+	divide("tenant.1*", "tenant.2*")
+	check.EqualSlices(t, w.usedBy(), []int64{ones, ones}, "used by both")
 }

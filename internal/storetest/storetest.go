@@ -113,6 +113,7 @@ func Run(t *testing.T, open Open) {
 		{"SharesLater", testSharesLater},
 		{"SharesLapse", testSharesLapse},
 		{"SharesTogether", testSharesTogether},
+		{"SharesTenants", testSharesTenants},
 		{"SharesFloor", testSharesFloor},
 		{"SharesLowered", testSharesLowered},
 		{"SharesMerged", testSharesMerged},
