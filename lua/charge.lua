@@ -13,7 +13,7 @@
 --     An item is {result, replayed, units, at, limit, progress, used and score per
 --     limit}. result is a driver.Result, or 100: again, or 101: its totals exceed its
 --     entries. For a grant, limit is the first in observe mode that would have refused
---     the item, one past the last for a lock on the budget. For a refusal, progress has
+--     the item, one past the last for a lock on the budget. For a refusal, at is when, and progress has
 --     a line for each lock on the item: limit, 0 for the budget or -1 for a loss;
 --     until; why. For a replay, progress is the entry's state (x: open, with its lease
 --     over) and its labels. For a bucket that refuses, the score is part/at of its level.
@@ -312,7 +312,7 @@ local function decide(item)
   if again then
     return reply(100, false, 0, 0, 0, table.concat({int(M.chg), int(M.newest), int(M.last), table.concat(came, ','), table.concat(shared, ';')}, ' '), {})
   end
-  if refused or #closed > 0 then return reply(2, false, 0, 0, 0, table.concat(closed, '\n'), scores) end
+  if refused or #closed > 0 then return reply(2, false, 0, M.last, 0, table.concat(closed, '\n'), scores) end
   for i = 1, #batch do
     if star(batch[i]).units + item.units > MAXUNITS and star(batch[i]).units - pseudoUnits(batch[i]) + item.units > MAXUNITS then return reply(6, false, 0, 0, 0, '', {}) end
   end

@@ -255,6 +255,7 @@ func (b *batch) decision(item driver.Item, result driver.Result, answer []any) d
 		}
 	case driver.Refused:
 		var waits []limit.Wait
+		now := numberAt(answer, 3)
 		for i, l := range b.Limits {
 			found := text(answer, 7+2*i)
 			if found == "" {
@@ -263,12 +264,12 @@ func (b *batch) decision(item driver.Item, result driver.Result, answer []any) d
 			wait, kept := limit.Wait{Refused: true}, []int64(nil)
 			if len(l.Shares) > 0 {
 				shared, _ := readShared(l, found)
-				wait, kept = shared.wait(l, item.Lease, b.seen), shared.kept
+				wait, kept = shared.wait(l, item.Lease, now), shared.kept
 			} else {
 				wait.At = returnsAt(item, l, used(i), found)
 			}
 			waits = append(waits, wait)
-			if at := wait.From(b.seen); wait.Refused && (d.Limit < 0 || at > d.RetryAt) {
+			if at := wait.From(now); wait.Refused && (d.Limit < 0 || at > d.RetryAt) {
 				d.Limit, d.RetryAt, d.Remaining, d.Kept = i, at, l.Remaining(used(i)), kept
 			}
 		}

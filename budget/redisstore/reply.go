@@ -233,7 +233,7 @@ func (b *batch) isDecision(item driver.Item, answer []any) bool {
 		return charged && numberAt(answer, 2) == item.Units
 	case int64(driver.Refused):
 		bound, ok := readBinding(text(answer, 5), len(b.Limits))
-		return ok && refusing+len(bound) > 0
+		return ok && refusing+len(bound) > 0 && numberAt(answer, 3) > 0
 	case int64(driver.NeverFits):
 		return within(1, limits)(answer[4])
 	case int64(driver.Fenced):

@@ -59,6 +59,9 @@ func (w *walker) shares(l limit.Limit) (list []limit.Share) {
 	}
 	for _, i := range w.rng.Perm(len(walkShares))[:1+w.rng.IntN(len(walkShares))] {
 		s := walkShares[i]
+		if s.Name == "feeds" && w.rng.IntN(3) == 0 { // narrower than in another limit, or than before
+			s.Jobs = []string{"feeds.us"}
+		}
 		s.Guarantee = w.rng.Int64N(1 + l.Limit/[]int64{1, 2, 3}[w.rng.IntN(3)])
 		if l.Window.Kind == limit.CalendarKind && w.rng.IntN(2) == 0 {
 			s.Lapse = 1 + w.rng.Int64N([]int64{second, 14 * minute}[w.rng.IntN(2)])
