@@ -175,6 +175,60 @@ func TestLostKeysAreNoticed(t *testing.T) {
 	}
 }
 
+// A divided limit whose totals say that more is used than its entries is damaged: there is
+// no instant at which the call fits.
+func TestDamagedBesideSharesIsNoticed(t *testing.T) {
+	t.Parallel()
+	f, admin := startFake(t)
+	day := limit.CalendarWindow(must.Get(limit.NewCalendar(limit.Day, "UTC", 0))(t))
+	for i, window := range []limit.Window{limit.RollingWindow(time.Hour), day} {
+		budget := fmt.Sprint("up/", i)
+		decide := func(id string, units int64) (driver.Decisions, error) {
+			limits := []limit.Limit{{
+				Name: "w", Limit: 100, Counts: limit.CountUnits, Window: window,
+				Shares: []limit.Share{{Name: "nightly", Jobs: []string{"nightly"}, Guarantee: 10}},
+			}}
+			return f.Decide(t.Context(), driver.Batch{Budget: budget, Now: f.now, Limits: limits, Items: []driver.Item{{ID: id, Operation: "op", Units: units}}})
+		}
+		must.Do(t, check.Err(decide("a", 50)))
+		key := "quotactl:v1:{" + budget + "}:z:1"
+		score := must.Get(admin.ZScore(t.Context(), key, "50:a").Result())(t)
+		must.Equal(t, must.Get(admin.ZRem(t.Context(), key, "50:a").Result())(t), 1)
+		must.Do(t, admin.ZAdd(t.Context(), key, redis.Z{Score: score, Member: "5:a"}).Err())
+		must.Do(t, check.Err(decide("b", 1)))
+		_, err := decide("c", 60)
+		check.Is(t, err, driver.ErrDamaged, "with more used than entries, in", window.Key())
+	}
+}
+
+// A reset removes every key, also those of the most operations and pairs.
+func TestResetRemovesPairs(t *testing.T) {
+	t.Parallel()
+	f, admin := startFake(t)
+	limits := []limit.Limit{{Name: "w", Limit: 10_000, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}}
+	const patterns = 4
+	for i := range patterns {
+		job := fmt.Sprint("job", i)
+		limits[0].Shares = append(limits[0].Shares, limit.Share{Name: job, Jobs: []string{job}, Guarantee: 1})
+	}
+	for op := range driver.MaxPairs / patterns {
+		b := driver.Batch{Budget: name, Now: f.now, Limits: limits}
+		for i := range patterns {
+			b.Items = append(b.Items, driver.Item{ID: fmt.Sprint(op, "-", i), Operation: fmt.Sprint("op", op), Units: 1, Labels: driver.Labels{Job: fmt.Sprint("job", i)}})
+		}
+		must.Do(t, check.Err(f.Decide(t.Context(), b)))
+	}
+	last := driver.MaxPairs + driver.MaxPairs/patterns
+	key := fmt.Sprintf("quotactl:v1:{%s}:z:%d", name, last)
+	must.Equal(t, must.Get(admin.Exists(t.Context(), key).Result())(t), 1, key)
+	must.Do(t, check.Err(driver.Apply(t.Context(), f, driver.Reset{Budget: name})))
+	for _, key := range must.Get(admin.Keys(t.Context(), "*").Result())(t) {
+		if strings.Contains(key, ":z:") || strings.Contains(key, ":y:") || strings.Contains(key, ":r:") {
+			t.Errorf("after a reset there is %s", key)
+		}
+	}
+}
+
 // A charge is one entry whatever its units, and small.
 func TestBytesPerCharge(t *testing.T) {
 	t.Parallel()
