@@ -144,11 +144,12 @@ do -- a block, because Lua limits the local names of a scope
     for j = 1, #l.shares do
       for _, op in ipairs(l.shares[j].ops) do partOf[op] = j == own and 0 or j end
     end
-    steps = steps + #l.covered
     for i = 1, #l.covered do
       local op = l.covered[i]
       local r, part = row(l.win, op), partOf[op] or 0
+      steps = steps + 1
       if (r.calls > 0 or r.units > 0) and not done[part] then
+        steps = steps + 4
         local sources = {cursor(zkey(op), math.max(from.at[part], r.cut, l.win.adv), false)}
         if l.calls then sources[2] = cursor(ykey(op), math.max(from.at[part], r.zcut, l.win.adv), true) end
         for j = 1, #sources do
@@ -198,9 +199,9 @@ do -- a block, because Lua limits the local names of a scope
     return table.concat({i, k, int(met or 0), table.concat(at, ','), table.concat(freed, ',')}, ':')
   end
 
-  -- resumeWalk reads the progress of a stage's walk, and the score that met it, or nil if it
-  -- is not known for certain. The progress is valid if nothing that the walk passed was
-  -- settled or released, and nothing charged since is among that.
+  -- resumeWalk reads the progress of a stage's walk, the score that met it, or 0, and whether
+  -- it still does. The progress is valid if nothing that the walk passed was settled or
+  -- released, and nothing charged since is among that.
   local function resumeWalk(l, own, used, i, k, progress)
     local chg, newest, seen, rest = string.match(progress, '^(%d+) (%d+) (%d+) %S* ?(.*)$')
     local same, ats, freeds, found = tonumber(newest) == M.newest, nil, nil, nil
@@ -209,20 +210,20 @@ do -- a block, because Lua limits the local names of a scope
         if tonumber(limit) == i and tonumber(stage) == k then ats, freeds, found = at, freed, tonumber(met) end
       end
     end
-    if not ats then return beginning(l, own, used) end
+    if not ats then return beginning(l, own, used), 0, false end
     local from, back, j = {at = {}, freed = {}}, partsOf(l, own, l.calls and 'bcalls' or 'bunits'), 0
     for n in string.gmatch(ats, '-?%d+') do
       from.at[j], j = tonumber(n), j + 1
     end
     j = 0
     for n in string.gmatch(freeds, '-?%d+') do
-      if not back[j] or from.at[j] > tonumber(seen) and not same then return beginning(l, own, used) end
+      if not back[j] or from.at[j] > tonumber(seen) and not same then return beginning(l, own, used), 0, false end
       from.freed[j] = tonumber(n) - back[j]
       if from.at[j] <= l.win.adv then from.at[j], from.freed[j] = -1, 0 end -- all of that has returned
       j = j + 1
     end
-    if j ~= #l.shares + 1 then return beginning(l, own, used) end
-    return from, same and found > 0 and found or nil
+    if j ~= #l.shares + 1 then return beginning(l, own, used), 0, false end
+    return from, found, same and found > 0
   end
 
   -- waitShared is the wait of an item for a limit: the scores that meet its stages, and what
@@ -232,8 +233,12 @@ do -- a block, because Lua limits the local names of a scope
     local own, field = item.own[i], l.calls and 'calls' or 'units'
     local used, met, packed, done, bad = partsOf(l, own, field), {}, {}, true, nil
     for k, stage in ipairs(stagesOf(l, own, item, i)) do
-      local from, known = resumeWalk(l, own, used, i, k, item.progress or '')
-      met[k] = known or walkStage(l, own, used, stage[1], stage[2], from)
+      local from, found, known = resumeWalk(l, own, used, i, k, item.progress or '')
+      if known then
+        met[k] = found
+      elseif found > 0 or done or steps < limitSteps then -- a run goes on with one stage at least
+        met[k] = walkStage(l, own, used, stage[1], stage[2], from)
+      end
       packed[k] = packWalk(l, own, i, k, met[k], from)
       done, bad = done and met[k] ~= nil, bad or met[k] == -2 and i
       met[k] = int(met[k] or 0)
