@@ -99,6 +99,47 @@ func TestShareBorrowsAmidAWait(t *testing.T) {
 	check.Equal(t, d.RetryAt, fifth+time.Hour.Microseconds(), "ten that nightly has borrowed and five of backfill have returned by")
 }
 
+// Between two steps of a wait that goes through open reservations, a charge comes that returns
+// before those that the wait has passed: the wait begins anew.
+func TestShareWalkAmongReservations(t *testing.T) {
+	t.Parallel()
+	url := redistest.Start(t).URL(0)
+	const second = int64(1_000_000)
+	now, runs := int64(1_800_000_000_000_000), 0
+	var amid func()
+	store := must.Get(redisstore.OpenWithClock(url, redisstore.Options{Timeout: patient}, func() int64 {
+		if runs++; runs == 3 && amid != nil {
+			amid()
+		}
+		return now
+	}))(t)
+	other := must.Get(redisstore.OpenWithClock(url, redisstore.Options{Timeout: patient}, func() int64 { return now }))(t)
+	limits := []limit.Limit{{
+		Name: "hour", Limit: 100, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour),
+		Shares: []limit.Share{{Name: "nightly", Jobs: []string{"nightly"}, Guarantee: 30}},
+	}}
+	charge := func(store *redisstore.Store, id string, units, lease int64) driver.Decision {
+		t.Helper()
+		answer := must.Get(store.Decide(t.Context(), driver.Batch{
+			Budget: name, Now: now, Limits: limits, Items: []driver.Item{{ID: id, Operation: "op", Units: units, Lease: lease}},
+		}))(t)
+		return answer.Items[0]
+	}
+	var ends []int64
+	for i := range int64(60) {
+		now += second
+		d := charge(store, fmt.Sprint("id", i), 1, 1000*second)
+		must.Equal(t, d.Result, driver.Granted)
+		ends = append(ends, d.At+1000*second)
+	}
+	store.SetMaxSteps(3)
+	runs, amid = 0, func() { must.Equal(t, charge(other, "amid", 10, 0).Result, driver.Granted) }
+	d := charge(store, "asked", 25, 0)
+	must.Equal(t, d.Result, driver.Refused)
+	must.Equal(t, runs > 5, true, "runs:", runs)
+	check.Equal(t, d.RetryAt, ends[14]+3600*second, "the charge amid and fifteen reservations have returned by")
+}
+
 // number is what an expression's group finds in a text.
 func number(t *testing.T, expr *regexp.Regexp, text string) int {
 	t.Helper()
