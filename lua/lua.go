@@ -20,6 +20,7 @@ type Script struct{ Text, SHA string }
 // Scripts are all scripts.
 type Scripts struct {
 	Charge, Divide, Finish, Lock, Spent    Script // Divide is Charge for limits with shares
+	Entries                                Script
 	Import, Export, History                Script
 	Accept, Forget, Probe, Doctor          Script
 	JobRead, JobValue, JobHistory, JobSwap Script
@@ -43,7 +44,7 @@ func With(clock string) Scripts {
 		Charge: join(ledger + "windows walk replay merge recover drift look charge"),
 		Divide: join(ledger + "windows walk shares replay merge recover drift look charge"),
 		Import: join(ledger + "windows walk shares replay merge recover drift look import charge"), Export: join("args export"),
-		Finish: join(ledger + "finish"), Lock: join(ledger + "lock"), Spent: join(ledger + "spent"), History: join(ledger + "history_read"),
+		Finish: join(ledger + "finish"), Lock: join(ledger + "lock"), Spent: join(ledger + "spent"), Entries: join(ledger + "entries"), History: join(ledger + "history_read"),
 		Accept: join("accept"), Forget: join("forget"), Probe: join("probe"), Doctor: join("doctor"),
 		JobRead: join("job_read"), JobValue: join("job_value"), JobHistory: join("args job_history"), JobSwap: join("args job_swap"),
 	}

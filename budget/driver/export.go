@@ -9,14 +9,38 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// Export asks for everything that a ledger holds, to be imported into another store.
+// Export asks for everything that a ledger holds, to be imported into another store; or
+// for a part of it, to be looked at.
 type Export struct {
 	Budget string
 	Now    int64 // the caller's wall clock in µs, a witness
+	// Counting, with limits, asks for the entries that count in these and for nothing
+	// else. Such a read holds off no merging, disturbs no other export and writes nothing.
+	Counting Counting
+}
+
+// Counting asks for the entries that any of these limits, none of them a bucket, counts at
+// an instant (µs on the store's clock). Entries that count in none may be given too.
+type Counting struct {
+	Limits []limit.Limit
+	At     int64
+}
+
+// Above is the least score, of all the limits, up to which a limit counts nothing.
+func (c Counting) Above() int64 {
+	above := c.At
+	for _, l := range c.Limits {
+		above = min(above, l.Window.Cut(c.At))
+	}
+	return above
 }
 
 // LedgerWriter receives an exported ledger: Head once, then Row for each entry, in no
 // particular order. An error from either ends the export and is returned as it is.
+//
+// An export that is Counting gives a head without locks. It calls Head again whenever
+// entries were moved, settled or released since the call before: the rows that it gave
+// before and those that it gives afterwards may then lack an entry, or have it twice.
 type LedgerWriter interface {
 	Head(LedgerHead) error
 	Row(Row) error

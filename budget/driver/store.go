@@ -23,8 +23,9 @@ type Store interface {
 	Spent(ctx context.Context, query SpentQuery) (Spent, error)
 	// History reads what was charged hour by hour, without spending.
 	History(ctx context.Context, query HistoryQuery) (History, error)
-	// Export reads a whole ledger, without spending. Charges made meanwhile may be
-	// included or not; every charge acknowledged before is included.
+	// Export reads a whole ledger, or the entries that limits count, without spending.
+	// Charges made meanwhile may be included or not; every charge acknowledged before is
+	// included, except as LedgerWriter says.
 	Export(ctx context.Context, export Export, to LedgerWriter) error
 	// Change makes a rare change of a ledger; callers use [Apply]. For a change that it
 	// does not know, a store returns [Unknown].

@@ -3,6 +3,7 @@ package memstore
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
@@ -19,19 +20,28 @@ func (s *Store) Export(ctx context.Context, export driver.Export, to driver.Ledg
 	if s.ledgers[export.Budget] == nil {
 		return to.Head(driver.LedgerHead{})
 	}
-	err = to.Head(driver.LedgerHead{Ledger: l.id, At: when.now, Born: l.born, Gone: l.gone, Locks: l.standing(when.now)})
-	if err == nil {
+	head, counting := driver.LedgerHead{Ledger: l.id, At: when.now, Born: l.born, Gone: l.gone}, export.Counting
+	if len(counting.Limits) == 0 {
+		head.Locks = l.standing(when.now)
+	}
+	err = to.Head(head)
+	if err == nil && len(counting.Limits) == 0 {
 		err = l.history.export(l.id, when.now, l.lastHour(when.now), to)
 	}
 	for _, e := range l.entries {
 		if err != nil {
 			return err
 		}
-		if e.score > l.gone {
+		if e.score > l.gone && (len(counting.Limits) == 0 || e.countsIn(counting)) {
 			err = to.Row(e.export(l.id))
 		}
 	}
 	return err
+}
+
+// countsIn reports whether one of the limits counts the entry.
+func (e *entry) countsIn(c driver.Counting) bool {
+	return slices.ContainsFunc(c.Limits, func(l limit.Limit) bool { return e.score > l.Window.Cut(c.At) && e.counts(l) })
 }
 
 // export is the entry in the form that other stores import.

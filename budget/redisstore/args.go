@@ -62,6 +62,15 @@ type spentArgs struct {
 	Came  string         `json:"came"` // where the page before ended, or empty
 }
 
+// entriesArgs are the arguments of entries.lua.
+type entriesArgs struct {
+	ledgerArgs
+	Steps int    `json:"steps"` // entries that one run may read
+	Zsets []int  `json:"zsets"` // their places among the ledger's keys, from 1 after x
+	Above int64  `json:"above"` // the score above which to begin
+	Came  string `json:"came"`  // where the page before ended, or empty
+}
+
 // jobHistoryArgs are the arguments of job_history.lua, in Redis's syntax for ranges of scores.
 type jobHistoryArgs struct {
 	From string `json:"from"`

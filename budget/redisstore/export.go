@@ -33,6 +33,9 @@ func stateLetter(state driver.RowState) string {
 // be given more than once. No merging begins meanwhile; where one was under way, or the
 // ledger was reset or replaced, the error wraps ErrUnavailable.
 func (s *Store) Export(ctx context.Context, export driver.Export, to driver.LedgerWriter) error {
+	if len(export.Counting.Limits) > 0 {
+		return s.exportCounting(ctx, export, to)
+	}
 	var begun ledgerPage
 	for cursor, first := "0", true; first || cursor != "0"; first = false {
 		page, err := s.exportPage(ctx, export, cursor)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // exportChunk is how many entries an export reads between two checks of the context.
@@ -44,13 +45,17 @@ func (s *Store) export(ctx context.Context, c *conn, export driver.Export, to dr
 		return err
 	}
 	var head driver.LedgerHead
+	whole := len(export.Counting.Limits) == 0
 	if l.b > 0 {
-		head = driver.LedgerHead{Ledger: l.id, At: when.now, Born: l.born, Gone: l.gone, Locks: l.standing(when.now)}
+		head = driver.LedgerHead{Ledger: l.id, At: when.now, Born: l.born, Gone: l.gone}
+	}
+	if l.b > 0 && whole {
+		head.Locks = l.standing(when.now)
 	}
 	if err := to.Head(head); err != nil {
 		return errWriter{err}
 	}
-	if l.b > 0 {
+	if l.b > 0 && whole {
 		l.historyKept = s.historyKept
 		if err := l.exportHistory(ctx, to); err != nil {
 			return err
@@ -62,31 +67,85 @@ func (s *Store) export(ctx context.Context, c *conn, export driver.Export, to dr
 	if err := c.each("SELECT no, name FROM label WHERE b = ?", []any{l.b}, func() { labels[no] = name }, &no, &name); err != nil {
 		return err
 	}
+	r := rowReader{ctx: ctx, l: l, labels: labels, to: to}
+	if whole {
+		return r.all()
+	}
+	return r.counting(export.Counting)
+}
+
+// rowReader gives a ledger's entries to a writer.
+type rowReader struct {
+	ctx    context.Context
+	l      *ledger
+	labels map[int64]string
+	to     driver.LedgerWriter
+}
+
+// all gives every entry.
+func (r rowReader) all() error {
 	for last, more := "", true; more; {
-		if err := ctx.Err(); err != nil {
+		n := 0
+		err := r.chunk("id > ? ORDER BY id LIMIT ?", []any{last, exportChunk}, func(id string) { last, n = id, n+1 })
+		if err != nil {
 			return err
 		}
-		var e entry
-		var rows []driver.Row
-		more = false
-		err := c.each(`SELECT id, lane, score, start, asked, units, state, job, region, run, calls, observed FROM entry
-			WHERE b = ? AND id > ? ORDER BY id LIMIT ?`, []any{l.b, last, exportChunk}, func() {
-			last, more = e.id, true
+		more = n > 0
+	}
+	return nil
+}
+
+// counting gives the entries that the limits may count, lane by lane.
+func (r rowReader) counting(c driver.Counting) error {
+	lanes, err := r.l.lanes()
+	if err != nil {
+		return err
+	}
+	for _, lane := range lanes {
+		if !slices.ContainsFunc(c.Limits, func(one limit.Limit) bool { return covered(one, lane) && r.l.covers(one, lane/classes) }) {
+			continue
+		}
+		for above, more := c.Above(), true; more; {
+			upto := toTheEnd
+			more, err = r.l.c.first("SELECT score FROM entry WHERE b = ? AND lane = ? AND score > ? ORDER BY score LIMIT 1 OFFSET ?",
+				[]any{r.l.b, lane, above, exportChunk - 1}, &upto)
+			if err != nil {
+				return err
+			}
+			if err := r.chunk("lane = ? AND score > ? AND score <= ?", []any{lane, above, upto}, func(string) {}); err != nil {
+				return err
+			}
+			above = upto
+		}
+	}
+	return nil
+}
+
+// chunk gives the entries of a condition, and calls each with their ids.
+func (r rowReader) chunk(where string, args []any, each func(id string)) error {
+	if err := r.ctx.Err(); err != nil {
+		return err
+	}
+	var e entry
+	var rows []driver.Row
+	l := r.l
+	err := l.c.each(`SELECT id, lane, score, start, asked, units, state, job, region, run, calls, observed FROM entry WHERE b = ? AND `+where,
+		append([]any{l.b}, args...), func() {
+			each(e.id)
 			if e.score > l.gone {
 				rows = append(rows, driver.Row{
 					ID: driver.MergedID(e.id, l.id), Operation: l.base(e.operation()), State: rowStates[e.state],
 					Asked: e.asked, Units: e.units, Calls: e.calls, Start: e.start, Score: e.score,
-					Labels: driver.Labels{Job: labels[e.job], Region: labels[e.region], Run: labels[e.run]}, Observed: e.observed,
+					Labels: driver.Labels{Job: r.labels[e.job], Region: r.labels[e.region], Run: r.labels[e.run]}, Observed: e.observed,
 				})
 			}
 		}, &e.id, &e.lane, &e.score, &e.start, &e.asked, &e.units, &e.state, &e.job, &e.region, &e.run, &e.calls, &e.observed)
-		if err != nil {
-			return err
-		}
-		for _, row := range rows {
-			if err := to.Row(row); err != nil {
-				return errWriter{err}
-			}
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		if err := r.to.Row(row); err != nil {
+			return errWriter{err}
 		}
 	}
 	return nil

@@ -53,6 +53,7 @@ func Run(t *testing.T, open Open) {
 		{"TwoConfigurations", testTwoConfigurations},
 		{"Merging", testMerging},
 		{"Spent", testSpent},
+		{"ExportCounting", testExportCounting},
 		{"I3RefusalChargesNothing", testRefusalChargesNothing},
 		{"I4Replay", testReplay},
 		{"I4ReplayInBatch", testReplayInBatch},
