@@ -118,10 +118,16 @@ func (b *Budget) nameGuarantees(refused *RefusedError, call Call) {
 
 // Status reports what is left, without spending.
 func (b *Budget) Status(ctx context.Context) (Status, error) {
+	status, _, err := b.look(ctx)
+	return status, err
+}
+
+// look is Status, with what the store answered.
+func (b *Budget) look(ctx context.Context) (Status, driver.View, error) {
 	limits := b.limits(slices.Sorted(maps.Keys(b.spec.Costs)))
 	view, err := ask(ctx, b, b.store.Look, driver.Look{Budget: b.spec.Name, Now: b.now().UnixMicro(), Limits: limits})
 	if err != nil {
-		return Status{}, fmt.Errorf("status of %s: %w", b.spec.Name, err)
+		return Status{}, view, fmt.Errorf("status of %s: %w", b.spec.Name, err)
 	}
 	status := Status{Budget: b.spec.Name, At: time.UnixMicro(view.Now).UTC()}
 	status.OtherShares = others(view.Tables, b.table.Digest)
@@ -155,5 +161,5 @@ func (b *Budget) Status(ctx context.Context) (Status, error) {
 		}
 		status.Locks = append(status.Locks, Lock{Limit: l.Limit, Until: time.UnixMicro(l.Until).UTC(), Since: time.UnixMicro(l.Since).UTC(), Why: l.Why})
 	}
-	return status, nil
+	return status, view, nil
 }

@@ -1,12 +1,10 @@
 package budget
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
@@ -31,6 +29,28 @@ type Why struct {
 	Locks []Lock
 	// Limits are those that cover the operation.
 	Limits []WhyLimit
+	// Meanwhile: the ledger changed faster than it could be read, so that what Charge would
+	// answer, what is used and who used it may be of different instants.
+	Meanwhile bool
+}
+
+// WhyListed is the most lines that a list of a WhyLimit has.
+const WhyListed = 100
+
+// Rest sums up what a list leaves out after its first WhyListed lines; zero: nothing.
+type Rest struct {
+	// Count is how many lines, or of what comes back charges, are left out.
+	Count  int64
+	Amount int64     // in what the limit counts
+	Last   time.Time // the latest instant, if the list has instants
+}
+
+// add adds count lines of an amount.
+func (r *Rest) add(count, amount, at int64) {
+	r.Count, r.Amount = r.Count+count, r.Amount+amount
+	if last := time.UnixMicro(at).UTC(); at > 0 && last.After(r.Last) {
+		r.Last = last
+	}
 }
 
 // WhyLimit is what one limit has for a call, in what the limit counts.
@@ -56,15 +76,18 @@ type WhyLimit struct {
 	// guaranteed to other shares there. It is empty if the call fits there or does not
 	// count there.
 	KeptAfterReset []Kept
-	// By says who used it, the greatest first. It sums up to Used, but is empty for a
-	// bucket, whose level says nothing of who filled it.
-	By []UsedBy
-	// Open are the reservations that are neither settled nor released, those that end
-	// first before others.
-	Open []OpenReservation
+	// By says who used it, the greatest first. With ByRest it sums up to Used, but is empty
+	// for a bucket, whose level says nothing of who filled it.
+	By     []UsedBy
+	ByRest Rest
+	// Open are the reservations that hold a part of the limit, neither settled nor released;
+	// those that end first before others.
+	Open     []OpenReservation
+	OpenRest Rest
 	// Returns are the instants at which Used falls if nothing else happens, in their
-	// order. They sum up to Used, but are empty for a bucket.
-	Returns []Return
+	// order. With ReturnsRest they sum up to Used, but are empty for a bucket.
+	Returns     []Return
+	ReturnsRest Rest
 }
 
 // UsedBy is what one job, or what is no job, used of a limit.
@@ -93,42 +116,54 @@ type Return struct {
 	Amount int64
 }
 
+// whyTries is how often Why looks again for a decision and numbers of one state of the
+// ledger, and whyReads how often it reads the ledger for that.
+const whyTries, whyReads = 10, 3
+
 // Why says what Charge would answer now to a call, and why. It spends nothing. Because it
-// says who used what, it reads the whole ledger: its cost grows with the charges that the
-// ledger holds, and only the context bounds its time. Errors are those of Charge before it
-// asks a limit, and of the store.
+// says who used what, it reads all charges that the limits of the operation count: its cost
+// grows with these, and only the context bounds its time. Errors are those of Charge before
+// it asks a limit, and of the store.
 func (b *Budget) Why(ctx context.Context, call Call) (Why, error) {
 	why := Why{Call: call, Budget: b.spec.Name}
 	var err error
 	if why.Units, err = b.check(call); err != nil {
 		return why, err
 	}
-	// What is charged between the two looks at the ledger makes them differ; charges that
-	// come faster than it can be read are shown as such. A store may give a row twice, which
-	// only costs memory to find out.
-	for try := range 3 {
-		if err := b.explain(ctx, &why, try > 0); err != nil {
+	for try, reads := 1, 0; ; try++ {
+		view, agree, err := b.explain(ctx, &why)
+		if err != nil {
 			return why, err
 		}
-		if !slices.ContainsFunc(why.Limits, func(l WhyLimit) bool {
-			return slices.ContainsFunc(l.By, func(u UsedBy) bool { return u.Kind == "meanwhile" })
-		}) {
-			break
+		if !agree && try < whyTries {
+			continue
+		}
+		reads++
+		addsUp, unchanged, err := b.readWhy(ctx, &why, view, reads > 1)
+		switch last := reads == whyReads || try >= whyTries; {
+		case err != nil:
+			return why, err
+		case agree && addsUp && (unchanged || last):
+			return why, nil
+		case last:
+			why.Meanwhile = true
+			return why, nil
 		}
 	}
-	return why, nil
 }
 
-// explain fills in all that the store says.
-func (b *Budget) explain(ctx context.Context, why *Why, once bool) error {
-	receipt, err := b.Would(ctx, why.Call, 0)
+// explain fills in what the store answers to the call, and what the limits have used. It
+// reports whether both are of one state of the ledger.
+func (b *Budget) explain(ctx context.Context, why *Why) (view driver.View, agree bool, err error) {
+	receipt, decisions, limits, err := b.dryRun(ctx, why.Call, 0)
+	receipt, err = b.observing(receipt, err)
 	why.Receipt, why.Refused = receipt, nil
 	if err != nil && (!errors.As(err, &why.Refused) || why.Refused.Cause != nil) {
-		return err
+		return view, false, err
 	}
-	status, err := b.Status(ctx)
+	status, view, err := b.look(ctx)
 	if err != nil {
-		return err
+		return view, false, err
 	}
 	why.At, why.Recovering, why.OtherShares, why.Locks, why.Limits = status.At, status.Recovering, status.OtherShares, nil, nil
 	covering := map[string]bool{"": true}
@@ -145,12 +180,52 @@ func (b *Budget) explain(ctx context.Context, why *Why, once bool) error {
 			why.Locks = append(why.Locks, lock)
 		}
 	}
-	r := newReader(why, once)
-	if err := b.store.Export(ctx, driver.Export{Budget: b.spec.Name, Now: b.now().UnixMicro()}, r); err != nil {
-		return fmt.Errorf("read the ledger of %s: %w", b.spec.Name, outOfReach(ctx, err))
+	return view, sameState(decisions.Mark, view.Mark) && b.agree(*why, decisions, limits), nil
+}
+
+// sameState reports whether nothing was charged, ended or locked between two marks.
+func sameState(a, b driver.Mark) bool {
+	a.Seen, b.Seen = 0, 0
+	return a == b
+}
+
+// agree reports whether what the limits of an answer have used is what they had used when the
+// call was decided. A bucket drains all the time: of that only the answer to the call counts.
+func (b *Budget) agree(why Why, decisions driver.Decisions, limits []limit.Limit) bool {
+	if len(decisions.Used) != len(limits) {
+		return false
 	}
-	r.finish()
-	return nil
+	for _, l := range why.Limits {
+		at := slices.IndexFunc(limits, func(decided limit.Limit) bool { return decided.Name == l.Name })
+		refused := why.Refused != nil && why.Refused.Limit == l.Name
+		switch {
+		case at < 0:
+		case l.Window.Kind != limit.Bucket:
+			if l.Used != decisions.Used[at] {
+				return false
+			}
+		case l.Observe || b.spec.Observe:
+		case why.Refused == nil && l.Short > 0, refused && errors.Is(why.Refused, ErrExhausted) && l.Short == 0:
+			return false
+		}
+	}
+	return true
+}
+
+// readWhy fills in who used what and when it comes back, as of a look. It reports whether
+// that adds up to what the look says is used, and whether the ledger is still as the look saw
+// it. With once, it leaves out entries that the store gives again.
+func (b *Budget) readWhy(ctx context.Context, why *Why, view driver.View, once bool) (addsUp, unchanged bool, err error) {
+	r := newReader(why, view, once)
+	if len(r.counting.Limits) == 0 {
+		return true, true, nil
+	}
+	export := driver.Export{Budget: b.spec.Name, Now: b.now().UnixMicro(), Counting: r.counting}
+	if err := b.store.Export(ctx, export, r); err != nil {
+		return false, false, fmt.Errorf("read the ledger of %s: %w", b.spec.Name, outOfReach(ctx, err))
+	}
+	_, after, err := b.look(ctx)
+	return r.finish() && r.heads == 1, sameState(view.Mark, after.Mark), err
 }
 
 // whyLimit is what a limit has for the call.
@@ -180,122 +255,4 @@ func (b *Budget) whyLimit(l LimitStatus, why *Why) WhyLimit {
 		w.KeptAfterReset = r.Kept
 	}
 	return w
-}
-
-// reader is a driver.LedgerWriter that sums the rows of limits.
-type reader struct {
-	why  *Why
-	at   int64           // µs
-	seen map[string]bool // nil: rows that come twice are not looked for
-	sums []sums
-}
-
-// sums are those of one limit.
-type sums struct {
-	by      map[UsedBy]int64 // by UsedBy without Used
-	returns map[int64]int64  // by the instant, µs
-	cut     int64            // µs: what finished up to there does not count
-}
-
-// newReader reads for the limits of an answer; with once it leaves out rows that a store gives
-// again.
-func newReader(why *Why, once bool) *reader {
-	r := &reader{why: why, at: why.At.UnixMicro(), sums: make([]sums, len(why.Limits))}
-	if once {
-		r.seen = map[string]bool{}
-	}
-	for i, l := range why.Limits {
-		r.sums[i] = sums{by: map[UsedBy]int64{}, returns: map[int64]int64{}}
-		if l.Window.Kind != limit.Bucket {
-			r.sums[i].cut = l.Window.Cut(r.at)
-		}
-		if !l.Since.IsZero() {
-			r.sums[i].cut = max(r.sums[i].cut, l.Since.UnixMicro()-1)
-		}
-	}
-	return r
-}
-
-// Head implements driver.LedgerWriter.
-func (r *reader) Head(driver.LedgerHead) error { return nil }
-
-// Row implements driver.LedgerWriter.
-func (r *reader) Row(row driver.Row) error {
-	if row.State == driver.RowHistory || row.State == driver.RowReleased || row.State != driver.RowMerged && row.Start > r.at {
-		return nil
-	}
-	if r.seen != nil {
-		if r.seen[row.ID] {
-			return nil
-		}
-		r.seen[row.ID] = true
-	}
-	for i := range r.why.Limits {
-		r.add(&r.why.Limits[i], r.sums[i], row)
-	}
-	return nil
-}
-
-// add adds a row to a limit that counts it.
-func (r *reader) add(l *WhyLimit, s sums, row driver.Row) {
-	kind := l.Window.Kind
-	if kind == limit.Bucket || row.Score <= s.cut || !l.Covers(row.Operation) || kind == limit.Concurrent && row.State != driver.RowOpen {
-		return
-	}
-	amount := row.Units
-	if l.Counts == limit.CountCalls {
-		amount = row.Calls
-	}
-	s.by[whose(l, row)] += amount
-	s.returns[l.Window.Returns(row.Score)] += amount
-	if row.State == driver.RowOpen && row.Score > r.at {
-		l.Open = append(l.Open, OpenReservation{row.ID, row.Operation, row.Labels, amount, time.UnixMicro(row.Score).UTC()})
-	}
-}
-
-// whose is who used what a row counts.
-func whose(l *WhyLimit, row driver.Row) UsedBy {
-	switch {
-	case row.Operation == limit.DriftOperation(l.Name):
-		return UsedBy{Kind: "drift"}
-	case row.Pseudo():
-		return UsedBy{Kind: "recovered"}
-	case row.Labels.Job == "":
-		return UsedBy{Kind: "unlabelled"}
-	}
-	by := UsedBy{Kind: "job", Job: row.Labels.Job}
-	if i := l.ShareOf(by.Job); i >= 0 {
-		by.Share = l.Shares[i].Name
-	}
-	return by
-}
-
-// finish puts the sums in order.
-func (r *reader) finish() {
-	for i := range r.why.Limits {
-		l, s := &r.why.Limits[i], r.sums[i]
-		if l.Window.Kind == limit.Bucket {
-			continue
-		}
-		rest := l.Used
-		for by, used := range s.by {
-			if by.Used = used; used != 0 {
-				l.By = append(l.By, by)
-			}
-			rest -= used
-		}
-		if rest != 0 {
-			l.By = append(l.By, UsedBy{Kind: "meanwhile", Used: rest})
-		}
-		slices.SortFunc(l.By, func(a, b UsedBy) int {
-			return cmp.Or(cmp.Compare(b.Used, a.Used), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Job, b.Job))
-		})
-		for at, amount := range s.returns {
-			if amount != 0 {
-				l.Returns = append(l.Returns, Return{time.UnixMicro(at).UTC(), amount})
-			}
-		}
-		slices.SortFunc(l.Returns, func(a, b Return) int { return a.At.Compare(b.At) })
-		slices.SortFunc(l.Open, func(a, b OpenReservation) int { return cmp.Or(a.Until.Compare(b.Until), strings.Compare(a.ID, b.ID)) })
-	}
 }

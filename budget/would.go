@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // Would reports whether a call would be charged now, without charging it. It returns the
@@ -16,10 +17,16 @@ func (b *Budget) Would(ctx context.Context, call Call, lease time.Duration) (Rec
 }
 
 func (b *Budget) would(ctx context.Context, call Call, lease time.Duration) (Receipt, error) {
+	receipt, _, _, err := b.dryRun(ctx, call, lease)
+	return receipt, err
+}
+
+// dryRun is would with all that the store answered, and the limits that this is about.
+func (b *Budget) dryRun(ctx context.Context, call Call, lease time.Duration) (Receipt, driver.Decisions, []limit.Limit, error) {
 	call.fillID()
 	units, err := b.check(call)
 	if err != nil {
-		return Receipt{}, err
+		return Receipt{}, driver.Decisions{}, nil, err
 	}
 	floor, _ := b.spec.floor(call)
 	item := driver.Item{
@@ -28,7 +35,7 @@ func (b *Budget) would(ctx context.Context, call Call, lease time.Duration) (Rec
 	}
 	decisions, limits, err := b.decideBatch(ctx, []driver.Item{item})
 	if err != nil {
-		return Receipt{}, b.storeError(ctx, call, units, outOfReach(ctx, err))
+		return Receipt{}, decisions, limits, b.storeError(ctx, call, units, outOfReach(ctx, err))
 	}
 	done := decided{Decision: decisions.Items[0], storeNow: decisions.Now}
 	if at := done.Limit; at >= 0 && at < len(limits) {
@@ -38,5 +45,6 @@ func (b *Budget) would(ctx context.Context, call Call, lease time.Duration) (Rec
 			done.At = decisions.Now
 		}
 	}
-	return b.receipt(call, units, done)
+	receipt, err := b.receipt(call, units, done)
+	return receipt, decisions, limits, err
 }

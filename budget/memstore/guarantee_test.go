@@ -17,3 +17,8 @@ func TestWhyAddsUp(t *testing.T) {
 	var clock atomic.Int64
 	storetest.WhyAddsUp(t, memstore.New(clock.Load), &clock)
 }
+
+func TestWhyOfSkewedClocks(t *testing.T) {
+	var clock atomic.Int64
+	storetest.WhyOfSkewedClocks(t, memstore.New(clock.Load), &clock)
+}

@@ -155,3 +155,11 @@ func TestWhyAddsUp(t *testing.T) {
 	storetest.WhyAddsUp(t, store, &clock)
 	must.Do(t, store.Close())
 }
+
+func TestWhyOfSkewedClocks(t *testing.T) {
+	t.Parallel()
+	var clock atomic.Int64
+	store := must.Get(redisstore.OpenWithClock(redistest.Start(t).URL(0), redisstore.Options{Timeout: patient}, clock.Load))(t)
+	storetest.WhyOfSkewedClocks(t, store, &clock)
+	must.Do(t, store.Close())
+}

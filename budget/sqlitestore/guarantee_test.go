@@ -49,3 +49,10 @@ func TestWhyAddsUp(t *testing.T) {
 	storetest.WhyAddsUp(t, store, &clock)
 	must.Do(t, store.Close())
 }
+
+func TestWhyOfSkewedClocks(t *testing.T) {
+	var clock atomic.Int64
+	store := must.Get(sqlitestore.OpenWithClock(t.Context(), filepath.Join(t.TempDir(), "q.db"), sqlitestore.Options{Timeout: time.Minute}, clock.Load))(t)
+	storetest.WhyOfSkewedClocks(t, store, &clock)
+	must.Do(t, store.Close())
+}
