@@ -23,6 +23,9 @@ type Why struct {
 	OtherShares     []OtherShares `json:"other_shares,omitempty"` // as in status
 	Locks           []WhyLock     `json:"locks"`
 	Limits          []WhyLimit    `json:"limits"`
+	// ChangedMeanwhile: the ledger changed faster than it could be read; what is said may be
+	// of different instants.
+	ChangedMeanwhile bool `json:"changed_meanwhile"`
 }
 
 // WhyLock is a lock on the budget, or on a limit that covers the operation.
@@ -48,10 +51,29 @@ type WhyLimit struct {
 	Short int64 `json:"short"`
 	// KeptAfterReset is what other shares are guaranteed in the next period, if the call
 	// counts there too and does not fit.
-	KeptAfterReset []KeptFor    `json:"kept_after_reset"`
-	UsedBy         []UsedBy     `json:"used_by"` // the greatest first; they add up to used; empty for a bucket
-	Open           []Open       `json:"open"`    // reservations, the first to end before others
-	Returns        []NextReturn `json:"returns"` // in their order; they add up to used; empty for a bucket
+	KeptAfterReset []KeptFor `json:"kept_after_reset"`
+	// Each list has at most budget.WhyListed lines; its rest sums up the others, null: there
+	// are none. UsedBy and Returns with their rests add up to used; for a bucket they are empty.
+	UsedBy      []UsedBy     `json:"used_by"` // the greatest first
+	UsedByRest  *Rest        `json:"used_by_rest"`
+	Open        []Open       `json:"open"` // reservations, the first to end before others
+	OpenRest    *Rest        `json:"open_rest"`
+	Returns     []NextReturn `json:"returns"` // in their order
+	ReturnsRest *Rest        `json:"returns_rest"`
+}
+
+// Rest is what a list leaves out.
+type Rest struct {
+	Count int64   `json:"count"` // of lines; of what returns, of charges
+	Units int64   `json:"units"` // in what the limit counts
+	Last  Instant `json:"last"`  // the latest instant; null: the list has none
+}
+
+func rest(r budget.Rest) *Rest {
+	if r == (budget.Rest{}) {
+		return nil
+	}
+	return &Rest{r.Count, r.Amount, Instant(r.Last)}
 }
 
 // KeptFor is what a limit keeps for a share.
@@ -84,7 +106,7 @@ type Open struct {
 func NewWhy(w budget.Why) Why {
 	out := Why{
 		Budget: w.Budget, Operation: w.Call.Operation, Job: Text(w.Call.Labels.Job), At: Instant(w.At), Units: w.Units,
-		Allowed: w.Refused == nil, RecoveringUntil: Instant(w.Recovering), Locks: []WhyLock{}, Limits: []WhyLimit{},
+		Allowed: w.Refused == nil, RecoveringUntil: Instant(w.Recovering), ChangedMeanwhile: w.Meanwhile, Locks: []WhyLock{}, Limits: []WhyLimit{},
 	}
 	if r := w.Refused; r != nil {
 		out.Reason, out.Message, out.Limit, out.RetryAt = Text(Reason(r)), Text(r.Error()), Text(r.Limit), Instant(r.RetryAt)
@@ -108,6 +130,7 @@ func newWhyLimit(shown Limit, l budget.WhyLimit) WhyLimit {
 	out := WhyLimit{
 		Limit: shown, Needs: l.Needs, Floor: l.Floor, FloorJob: Text(l.FloorJob), Share: Text(l.Share), Available: l.Available, Short: l.Short,
 		KeptForOthers: keptFor(l.Kept), KeptAfterReset: keptFor(l.KeptAfterReset), UsedBy: []UsedBy{}, Open: []Open{}, Returns: []NextReturn{},
+		UsedByRest: rest(l.ByRest), OpenRest: rest(l.OpenRest), ReturnsRest: rest(l.ReturnsRest),
 	}
 	for _, by := range l.By {
 		out.UsedBy = append(out.UsedBy, UsedBy{by.Kind, Text(by.Job), Text(by.Share), by.Used})

@@ -9,8 +9,9 @@ import (
 	"github.com/quotactl/quotactl/internal/table"
 )
 
-// fewShown is how many lines of a kind the tables show.
-const fewShown = 5
+// fewShown is how many reservations and instants the text shows for a limit, usersShown how
+// many lines of who used it.
+const fewShown, usersShown = 5, 20
 
 // Why is what a call would get, and the numbers behind it.
 func Why(why budget.Why) string {
@@ -36,6 +37,9 @@ func Why(why budget.Why) string {
 	}
 	for _, o := range why.OtherShares {
 		out += table.Wrap("  ", Others(o))
+	}
+	if why.Meanwhile {
+		out += table.Wrap("  ", "the ledger changed faster than it could be read: these numbers may be of different instants; ask again")
 	}
 	for _, l := range why.Limits {
 		out += "\n" + whyLimitText(l)
@@ -92,7 +96,12 @@ func usedByTable(l budget.WhyLimit) string {
 		return ""
 	}
 	t := table.New("  USED BY", "SHARE", ">"+strings.ToUpper(string(l.Counts)))
-	for _, by := range l.By {
+	more, used := l.ByRest.Count, l.ByRest.Amount
+	for i, by := range l.By {
+		if i >= usersShown && by.Kind != "meanwhile" {
+			more, used = more+1, used+by.Used
+			continue
+		}
 		name, share := by.Kind, by.Share
 		if by.Job != "" {
 			name = "job " + by.Job
@@ -102,15 +111,23 @@ func usedByTable(l budget.WhyLimit) string {
 		}
 		t.Add("  "+name, share, Number(by.Used))
 	}
+	if more > 0 {
+		t.Add(fmt.Sprintf("  and %d more", more), "-", Number(used))
+	}
 	return t.String()
 }
 
 func openText(l budget.WhyLimit) (out string) {
+	more, held := l.OpenRest.Count, l.OpenRest.Amount
 	for i, o := range l.Open {
-		if i == fewShown {
-			return out + table.Wrap("  ", fmt.Sprintf("and %s more that are open", Plural(len(l.Open)-i, "reservation")))
+		if i >= fewShown {
+			more, held = more+1, held+o.Held
+			continue
 		}
 		out += table.Wrap("  ", fmt.Sprintf("open: %s %s holds %d until %s", o.Operation, Shown(o.ID), o.Held, Time(o.Until)))
+	}
+	if more > 0 {
+		out += table.Wrap("  ", fmt.Sprintf("and %s more that are open, which hold %d", Plural(int(more), "reservation"), held))
 	}
 	return out
 }
@@ -122,7 +139,7 @@ func returnsText(l budget.WhyLimit) string {
 		return fmt.Sprintf("%d at %s, and more after it", l.NextAmount, Time(l.NextReturn))
 	}
 	var words []string
-	var amount, rest int64
+	amount, rest := int64(0), l.ReturnsRest.Amount
 	for i, r := range l.Returns {
 		if len(words) == fewShown {
 			rest += r.Amount
@@ -133,7 +150,11 @@ func returnsText(l budget.WhyLimit) string {
 		}
 	}
 	if rest > 0 {
-		words = append(words, fmt.Sprintf("%d more up to %s", rest, Time(l.Returns[len(l.Returns)-1].At)))
+		last := l.ReturnsRest.Last
+		if last.IsZero() {
+			last = l.Returns[len(l.Returns)-1].At
+		}
+		words = append(words, fmt.Sprintf("%d more up to %s", rest, Time(last)))
 	}
 	return strings.Join(words, ", ")
 }
