@@ -88,6 +88,11 @@ func (b *batch) view() driver.View {
 	for i := range b.lacks {
 		view.Missing = append(view.Missing, b.Others[numberAt(b.lacks, i)-1].ID)
 	}
+	for i, l := range b.Limits {
+		if len(l.Shares) > 0 {
+			view.Limits[i].Shares = make([]int64, len(l.Shares)) // also without a ledger, which has no looks
+		}
+	}
 	for i, seen := range b.looks {
 		v, l := &view.Limits[i], b.Limits[i]
 		v.Used = numberAt(seen, 0)
@@ -100,7 +105,7 @@ func (b *batch) view() driver.View {
 		}
 		v.Recovered, v.Drift = numberAt(seen, 5), numberAt(seen, 6)
 		for j := range l.Shares {
-			v.Shares = append(v.Shares, numberAt(list(seen, 7), j))
+			v.Shares[j] = numberAt(list(seen, 7), j)
 		}
 		floor, least, some := numberAt(seen, 1), numberAt(seen, 2), b.sums[i].value
 		if least != 0 {

@@ -1,12 +1,16 @@
 package sqlitestore_test
 
 import (
+	"fmt"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/storetest"
 )
@@ -54,5 +58,67 @@ func TestWhyOfSkewedClocks(t *testing.T) {
 	var clock atomic.Int64
 	store := must.Get(sqlitestore.OpenWithClock(t.Context(), filepath.Join(t.TempDir(), "q.db"), sqlitestore.Options{Timeout: time.Minute}, clock.Load))(t)
 	storetest.WhyOfSkewedClocks(t, store, &clock)
+	must.Do(t, store.Close())
+}
+
+// A look with shares that are new to the ledger moves what was charged before, once; the first
+// charge with them, and further looks, find it done. A look that has no time for all of that
+// sums the rest.
+func TestLookWithNewShares(t *testing.T) {
+	t.Parallel()
+	const entries = 3000
+	var clock atomic.Int64
+	clock.Store(1_800_000_000_000_000)
+	store := must.Get(sqlitestore.OpenWithClock(t.Context(), filepath.Join(t.TempDir(), "q.db"), sqlitestore.Options{Timeout: time.Minute}, clock.Load))(t)
+	limits := []limit.Limit{{Name: "day", Limit: 1_000_000, Counts: limit.CountUnits, Window: limit.RollingWindow(24 * time.Hour)}}
+	charge := func(name string, n int) {
+		t.Helper()
+		batch := driver.Batch{Budget: name, Now: clock.Add(1000), Limits: limits}
+		for ; n > 0; n-- {
+			job := []string{"nightly", "feeds", ""}[n%3]
+			batch.Items = append(batch.Items, driver.Item{ID: fmt.Sprint(clock.Load(), "-", n), Operation: "op", Units: 1, Labels: driver.Labels{Job: job}})
+		}
+		must.Get(store.Decide(t.Context(), batch))(t)
+	}
+	fill := func(name string) {
+		limits[0].Shares = nil
+		for range entries / 120 {
+			charge(name, 120)
+		}
+		limits[0].Shares = []limit.Share{{Name: "nightly", Jobs: []string{"nightly"}, Guarantee: 10}, {Name: "none", Jobs: []string{"none"}, Guarantee: 10}}
+	}
+	transactions := 0
+	sqlitestore.SetPaused(store, func() { transactions++ })
+	pauses := func(do func()) int {
+		transactions = 0
+		do()
+		return transactions
+	}
+	look := func(name string) {
+		t.Helper()
+		view := must.Get(store.Look(t.Context(), driver.Look{Budget: name, Now: clock.Load(), Limits: limits}))(t)
+		check.Equal(t, view.Limits[0].Used, entries, "used")
+		check.EqualSlices(t, view.Limits[0].Shares, []int64{entries / 3, 0}, "used by the shares")
+	}
+	fill("up/key1")
+	sqlitestore.SetSteps(store, 50, 50)
+	check.Equal(t, pauses(func() { look("up/key1") }) >= entries/50, true, "pauses of the first look:", transactions)
+	check.Equal(t, pauses(func() { look("up/key1") }), 0, "pauses of the second look")
+	check.Equal(t, pauses(func() { charge("up/key1", 0) }), 0, "pauses of the first charge")
+
+	sqlitestore.SetSteps(store, 2000, 500)
+	fill("up/key2")
+	sqlitestore.SetSteps(store, 50, 50)
+	sqlitestore.SetTimeout(store, 10*time.Second)
+	transactions = 0
+	sqlitestore.SetPaused(store, func() {
+		if transactions++; transactions == 10 {
+			<-time.After(5 * time.Second) // half of the look's time
+		}
+	})
+	look("up/key2")
+	check.Equal(t, transactions, 10, "pauses of a look without time")
+	sqlitestore.SetPaused(store, func() { transactions++ })
+	check.Equal(t, pauses(func() { look("up/key2") }) >= entries/50-10, true, "pauses of the look after it:", transactions)
 	must.Do(t, store.Close())
 }

@@ -4,32 +4,74 @@ import (
 	"context"
 	"errors"
 	"math"
+	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// Look implements driver.Store. It writes nothing and waits for no writer. It sums a window
-// that no decision has used from the entries, in time proportional to them.
+// errUnsplit: charges of the shares' jobs are not in lanes of their own yet.
+var errUnsplit = errors.New("the ledger counts no shares yet")
+
+// Look implements driver.Store. It waits for no writer, and writes only where shares are new
+// to the ledger: see splitForLook. It sums a window that no decision has used from the
+// entries, in time proportional to them.
 func (s *Store) Look(ctx context.Context, look driver.Look) (driver.View, error) {
 	bounded, cancel := s.bound(ctx)
 	defer cancel()
 	var view driver.View
-	err := s.read(bounded, func(c *conn) (err error) {
-		view, err = s.look(bounded, c, look)
-		return err
-	})
+	read := func(unsplit bool) error {
+		return s.read(bounded, func(c *conn) (err error) {
+			view, err = s.look(bounded, c, look, unsplit)
+			return err
+		})
+	}
+	err := read(false)
+	if errors.Is(err, errUnsplit) {
+		s.splitForLook(bounded, look)
+		err = read(true)
+	}
 	if err != nil {
 		return driver.View{}, s.explain(ctx, "look at "+look.Budget, err)
 	}
 	return view, nil
 }
 
-// look is Look within a transaction. It brings a copy of the totals up to date.
-func (s *Store) look(ctx context.Context, c *conn, look driver.Look) (view driver.View, err error) {
+// splitForLook moves the charges of the shares' jobs to lanes of their own, as the first
+// charge with these shares would: else every look would read all entries until then. It takes
+// at most half of the look's time. What it does not get done, or may not do, the look sums
+// itself, and the next one continues.
+func (s *Store) splitForLook(ctx context.Context, look driver.Look) {
+	end, _ := ctx.Deadline() // Store.bound has set it
+	ctx, cancel := context.WithTimeout(ctx, time.Until(end)/2)
+	defer cancel()
+	for done := false; !done; {
+		err := s.write(ctx, func(c *conn) error {
+			l, err := s.ledger(c, look.Budget)
+			if err != nil {
+				return err
+			}
+			steps := s.steps
+			if done, err = l.splitFor(look.Limits, &steps); err != nil || l.b == 0 {
+				return err
+			}
+			return l.write()
+		})
+		if err != nil || !done && s.pause(ctx) != nil {
+			return
+		}
+	}
+}
+
+// look is Look within a transaction. It brings a copy of the totals up to date. With unsplit
+// it sums the shares' charges that are not in their lanes; else that is errUnsplit.
+func (s *Store) look(ctx context.Context, c *conn, look driver.Look, unsplit bool) (view driver.View, err error) {
 	l, when, err := s.entered(c, look.Budget, look.Now)
 	if err != nil {
 		return view, err
+	}
+	if !unsplit && !l.splits(look.Limits) {
+		return view, errUnsplit
 	}
 	now := when.now
 	view.Now = when.clock
@@ -49,7 +91,7 @@ func (s *Store) look(ctx context.Context, c *conn, look driver.Look) (view drive
 		if err := ctx.Err(); err != nil {
 			return view, err
 		}
-		seen, err := l.lookAt(limit, now)
+		seen, err := l.lookAt(ctx, limit, now)
 		if err != nil {
 			return view, err
 		}
@@ -76,7 +118,7 @@ func (s *Store) entered(c *conn, name string, caller int64) (*ledger, moment, er
 }
 
 // lookAt reads one limit's use.
-func (l *ledger) lookAt(lim limit.Limit, now int64) (seen driver.LimitView, err error) {
+func (l *ledger) lookAt(ctx context.Context, lim limit.Limit, now int64) (seen driver.LimitView, err error) {
 	if lim.Window.Kind == limit.Bucket {
 		return l.lookAtMeter(lim, now)
 	}
@@ -99,7 +141,7 @@ func (l *ledger) lookAt(lim limit.Limit, now int64) (seen driver.LimitView, err 
 		}
 	}
 	seen.Used = v.used()
-	if seen.Shares, err = v.lookAtShares(now); err != nil {
+	if seen.Shares, err = v.lookAtShares(ctx, now); err != nil {
 		return seen, err
 	}
 	seen.Recovered, seen.Drift = v.pseudo(limit.RecoveredOperation(lim.Name)), v.pseudo(limit.DriftOperation(lim.Name))

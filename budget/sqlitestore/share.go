@@ -1,8 +1,8 @@
 package sqlitestore
 
 import (
+	"context"
 	"math"
-	"slices"
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
@@ -40,13 +40,12 @@ func (v *counting) shared(w *window) []int64 {
 	return used
 }
 
-// lookAtShares is shared for a look, which cannot move entries to the lanes of their jobs:
-// it sums those that are not there yet by their labels.
-func (v *counting) lookAtShares(now int64) ([]int64, error) {
+// lookAtShares is shared for a look, which sums entries that are not in the lanes of their
+// jobs yet by their labels.
+func (v *counting) lookAtShares(ctx context.Context, now int64) ([]int64, error) {
 	l := v.l
 	used := v.shared(v.w)
-	ready := func(pattern string) bool { return slices.Contains(l.split.patterns, pattern) }
-	if len(used) == 0 || !l.split.moving && !slices.ContainsFunc(limit.Patterns([]limit.Limit{v.limit}), func(p string) bool { return !ready(p) }) {
+	if l.splits([]limit.Limit{v.limit}) {
 		return used, nil
 	}
 	jobs := map[int64]string{}
@@ -59,14 +58,25 @@ func (v *counting) lookAtShares(now int64) ([]int64, error) {
 		if _, job := limit.CutPair(l.opNames[lane/classes]); job != "" || t.calls == 0 || !v.sees(lane) || limit.IsPseudo(l.opNames[lane/classes]) {
 			continue
 		}
-		err := l.c.each("SELECT job, sum(units), sum(calls) FROM entry WHERE b = ? AND lane = ? AND score > ?"+v.w.counted()+" GROUP BY job",
-			[]any{l.b, lane, max(t.cut, v.w.cutAt(now))}, func() {
-				if share := v.limit.ShareOf(jobs[no]); share >= 0 {
-					used[share] += v.of(units, calls)
-				}
-			}, &no, &units, &calls)
-		if err != nil {
-			return nil, err
+		for above, more := max(t.cut, v.w.cutAt(now)), true; more; {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			upto, err := toTheEnd, error(nil)
+			more, err = l.c.first("SELECT score FROM entry WHERE b = ? AND lane = ? AND score > ? ORDER BY score LIMIT 1 OFFSET ?", []any{l.b, lane, above, spentChunk}, &upto)
+			if err != nil {
+				return nil, err
+			}
+			err = l.c.each("SELECT job, sum(units), sum(calls) FROM entry WHERE b = ? AND lane = ? AND score > ? AND score <= ?"+v.w.counted()+" GROUP BY job",
+				[]any{l.b, lane, above, upto}, func() {
+					if share := v.limit.ShareOf(jobs[no]); share >= 0 {
+						used[share] += v.of(units, calls)
+					}
+				}, &no, &units, &calls)
+			if err != nil {
+				return nil, err
+			}
+			above = upto
 		}
 	}
 	return used, nil

@@ -95,6 +95,17 @@ func (l *ledger) paired(operation, job string) string {
 	return pair
 }
 
+// splits reports whether the charges of the limits' shares are in lanes of their own, as far
+// as they will be.
+func (l *ledger) splits(limits []limit.Limit) bool {
+	patterns := limit.Patterns(limits)
+	if len(patterns) == 0 || l.n == 0 {
+		return true
+	}
+	return !l.split.moving && (len(l.split.patterns) >= driver.MaxPatterns ||
+		!slices.ContainsFunc(patterns, func(p string) bool { return !slices.Contains(l.split.patterns, p) }))
+}
+
 // splitFor gives the patterns of the limits' shares lanes of their own, and moves entries there
 // that are in others. It reads at most steps entries, and counts steps down.
 func (l *ledger) splitFor(limits []limit.Limit, steps *int) (done bool, err error) {

@@ -122,6 +122,38 @@ func testSharesLater(t *testing.T, w *world) {
 	}
 }
 
+// A look shows what each share has used before anything was charged with it, or at all: as
+// much as after the first charge.
+func testSharesLookedAt(t *testing.T, w *world) {
+	plain := []limit.Limit{rolling("day", 100, 24*time.Hour), calendar(t, "month", 1000, limit.Month, "UTC")}
+	var divided []limit.Limit
+	for _, l := range plain {
+		divided = append(divided, shared(l, share("nightly", 30), share("feeds.*", 20)))
+	}
+	shown := func(want ...int64) {
+		t.Helper()
+		for _, l := range w.look().Limits {
+			check.EqualSlices(t, l.Shares, want, "used by the shares")
+		}
+	}
+	w.limits = divided
+	shown(0, 0)
+	w.limits = plain
+	for i, job := range []string{"nightly", "feeds.us", "feeds.eu", "", "backfill"} {
+		w.granted(by(job, item(fmt.Sprint("a", i), "op", 5)))
+	}
+	w.granted(lease(by("nightly", item("reserved", "other", 7)), time.Hour))
+	w.limits = divided
+	shown(12, 10)
+	w.granted(by("feeds.us", item("b", "op", 1)))
+	shown(12, 11)
+	w.now += 23 * hour // the lease has ended; what it held still counts
+	w.limits = plain
+	w.granted(by("nightly", item("c", "op", 2)))
+	w.limits = []limit.Limit{shared(plain[0], share("nightly", 30), share("backfill", 5)), shared(plain[1], share("nightly", 30), share("backfill", 5))}
+	shown(14, 5)
+}
+
 // A guarantee lapses before the reset. A call that counts in the next period must also fit
 // there, where the guarantee is in force again.
 func testSharesLapse(t *testing.T, w *world) {

@@ -112,6 +112,7 @@ func Run(t *testing.T, open Open) {
 		{"Shares", testShares},
 		{"SharesWait", testSharesWait},
 		{"SharesLater", testSharesLater},
+		{"SharesLookedAt", testSharesLookedAt},
 		{"SharesLapse", testSharesLapse},
 		{"SharesTogether", testSharesTogether},
 		{"SharesTenants", testSharesTenants},
