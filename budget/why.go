@@ -139,7 +139,7 @@ func (b *Budget) Why(ctx context.Context, call Call) (Why, error) {
 			continue
 		}
 		reads++
-		addsUp, unchanged, err := b.readWhy(ctx, &why, view, reads > 1)
+		addsUp, unchanged, err := b.readWhy(ctx, &why, view)
 		switch last := reads == whyReads || try >= whyTries; {
 		case err != nil:
 			return why, err
@@ -189,8 +189,8 @@ func sameState(a, b driver.Mark) bool {
 	return a == b
 }
 
-// agree reports whether what the limits of an answer have used is what they had used when the
-// call was decided. A bucket drains all the time: of that only the answer to the call counts.
+// agree reports whether what the limits of an answer have used and guarantee is what they had
+// used and guaranteed when the call was decided. A bucket drains all the time: of that only the answer to the call counts.
 func (b *Budget) agree(why Why, decisions driver.Decisions, limits []limit.Limit) bool {
 	if len(decisions.Used) != len(limits) {
 		return false
@@ -201,7 +201,7 @@ func (b *Budget) agree(why Why, decisions driver.Decisions, limits []limit.Limit
 		switch {
 		case at < 0:
 		case l.Window.Kind != limit.Bucket:
-			if l.Used != decisions.Used[at] {
+			if l.Used != decisions.Used[at] || !slices.Equal(l.InForce(why.At.UnixMicro()), l.InForce(decisions.Now)) {
 				return false
 			}
 		case l.Observe || b.spec.Observe:
@@ -214,9 +214,9 @@ func (b *Budget) agree(why Why, decisions driver.Decisions, limits []limit.Limit
 
 // readWhy fills in who used what and when it comes back, as of a look. It reports whether
 // that adds up to what the look says is used, and whether the ledger is still as the look saw
-// it. With once, it leaves out entries that the store gives again.
-func (b *Budget) readWhy(ctx context.Context, why *Why, view driver.View, once bool) (addsUp, unchanged bool, err error) {
-	r := newReader(why, view, once)
+// it.
+func (b *Budget) readWhy(ctx context.Context, why *Why, view driver.View) (addsUp, unchanged bool, err error) {
+	r := newReader(why, view)
 	if len(r.counting.Limits) == 0 {
 		return true, true, nil
 	}
@@ -250,9 +250,8 @@ func (b *Budget) whyLimit(l LimitStatus, why *Why) WhyLimit {
 	}
 	left := min(l.Bound(w.Floor, why.Call.UseHeadroom), l.Bound(0, why.Call.UseHeadroom)-kept) - l.Used
 	w.Available, w.Short = max(0, left), max(0, w.Needs-left)
-	after, at := l.Window.AfterReset(), why.At.UnixMicro()
-	if r := why.Refused; r != nil && r.Limit == l.Name && errors.Is(r, ErrExhausted) && w.Short == 0 && l.ChecksNext() && at > after.Cut(at) {
-		w.KeptAfterReset = r.Kept
+	if r := why.Refused; r != nil && r.Limit == l.Name && errors.Is(r, ErrExhausted) && w.Short == 0 && l.ChecksNext() {
+		w.KeptAfterReset = r.Kept // it fits the present period, so it is the next that refuses it
 	}
 	return w
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// reader is a driver.LedgerWriter that sums the entries that limits count. It holds at most
-// twice as many lines of a list as that shows, whatever the ledger holds.
+// reader is a driver.LedgerWriter that sums the entries that limits count. It holds a
+// line for each job, and of what is open or comes back at most twice as many lines as it
+// lists, whatever the ledger holds.
 type reader struct {
 	why      *Why
 	counting driver.Counting
-	newest   int64           // µs: what was charged after it came meanwhile
-	heads    int             // how often Head was called
-	seen     map[string]bool // nil: entries that come twice are not looked for
+	newest   int64 // µs: what was charged after it came meanwhile
+	heads    int   // how often Head was called
 	sums     []sums
 }
 
@@ -34,14 +34,10 @@ type sums struct {
 type charges struct{ count, amount int64 }
 
 // newReader reads for the limits of an answer, at the instant of the look that the answer is
-// from: the store's own, which may be ahead of the earlier clock. With once it leaves out
-// entries that the store gives again.
-func newReader(why *Why, view driver.View, once bool) *reader {
+// from: the store's own, which may be ahead of the earlier clock.
+func newReader(why *Why, view driver.View) *reader {
 	at := max(view.Now, view.Mark.Seen)
 	r := &reader{why: why, newest: max(at, view.Mark.At), counting: driver.Counting{At: at}, sums: make([]sums, len(why.Limits))}
-	if once {
-		r.seen = map[string]bool{}
-	}
 	for i, l := range why.Limits {
 		r.sums[i] = sums{by: map[UsedBy]int64{}, returns: map[int64]*charges{}, last: limit.Never}
 		if l.Window.Kind == limit.Bucket {
@@ -66,12 +62,6 @@ func (r *reader) Head(driver.LedgerHead) error {
 func (r *reader) Row(row driver.Row) error {
 	if row.State == driver.RowReleased || row.State != driver.RowMerged && row.Start > r.newest {
 		return nil
-	}
-	if r.seen != nil {
-		if r.seen[row.ID] {
-			return nil
-		}
-		r.seen[row.ID] = true
 	}
 	for i := range r.why.Limits {
 		r.add(&r.why.Limits[i], &r.sums[i], row)

@@ -23,6 +23,7 @@ func TestWhyAfterReset(t *testing.T) {
 	}}}
 	store := memstore.New(func() int64 { return now.UnixMicro() })
 	b := must.Get(budget.New(store, spec, budget.WithNow(func() time.Time { return now })))(t)
+	ahead := must.Get(budget.New(store, spec, budget.WithNow(func() time.Time { return now.Add(3 * time.Second) })))(t)
 	want := func(refused bool, available, short int64, after ...budget.Kept) {
 		t.Helper()
 		why := must.Get(b.Why(t.Context(), budget.Call{Operation: "op", Labels: budget.Labels{Job: "backfill"}}))(t)
@@ -34,6 +35,9 @@ func TestWhyAfterReset(t *testing.T) {
 	want(false, 100, 0) // nightly's guarantee has lapsed
 	now = now.Add(2*time.Hour - 6*time.Second)
 	want(false, 100, 0)
+	b, same := ahead, b // whose charges count from 3 s before the reset
+	want(true, 100, 0, budget.Kept{Share: "nightly", Units: 60})
+	b = same
 	now = now.Add(2 * time.Second)
 	want(true, 100, 0, budget.Kept{Share: "nightly", Units: 60})
 	now = now.Add(time.Hour)
