@@ -1,9 +1,11 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
@@ -15,6 +17,9 @@ import (
 func (s *Store) exportCounting(ctx context.Context, export driver.Export, to driver.LedgerWriter) error {
 	for came, begun := "", (*entriesPage)(nil); begun == nil || came != ""; {
 		page, err := s.entriesPage(ctx, export, came)
+		if err == nil && page.next != "" && !further(came, page.next) { // else it might never end
+			err = s.strange("read the ledger of "+export.Budget, []any{page.next})
+		}
 		if err != nil {
 			return err
 		}
@@ -40,6 +45,14 @@ type entriesPage struct {
 	rows  []driver.Row
 	moves int64 // how often entries were moved, settled or released so far
 	next  string
+}
+
+// further reports whether a page ended, at the place of a zset and a score, after the end of
+// the page before.
+func further(before, end string) bool {
+	place, score, _ := strings.Cut(end, " ")
+	was, at, _ := strings.Cut(before, " ")
+	return before == "" || cmp.Or(cmp.Compare(number(place), number(was)), cmp.Compare(number(score), number(at))) > 0
 }
 
 // entriesPage reads one page of entries, from where the page before ended.

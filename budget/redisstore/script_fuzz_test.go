@@ -160,6 +160,7 @@ var (
 		"[", "1", "0", "1779999999999999", "1", "", "0", "0", "[", "]", "]", "]", "[", ":3", ":3", ":1", ":0", "]", "* 1780000000000001 1779999999999999 spent: 403", markReply, "]")
 	finishReply  = replyLines("[", ":0", clockLine, ":1", ":0", clockLine, "]")
 	spentReply   = replyLines("[", ":0", clockLine, "0", "[", "[", "2", "5", "1", "0", "1", "]", "]", "", "]")
+	entriesReply = replyLines("[", ":0", clockLine, clockLine, "ledger", "1779000000000000", "0", "3", "[", "a", "1|2|5||p|1780000000000000||j||", "]", "", "]")
 	recoverReply = replyLines("[", ":0", clockLine, "[", "]", "1779000000000000", clockLine, "[", "[", "3", "", "]", "[", "3", "", "]", "[", "1", "", "]", "]", "[", ":0", "]", "", markReply, "]")
 	reportReply  = replyLines("[", ":0", clockLine, "[", "]", "1779000000000000", clockLine, "[", "[", "3", "5", "1779999999999999", "]", "[", "0", "0", "0", "]", "[", "0", "0", "0", "]", "]", "[", ":0", "]", "", markReply, "]")
 	lockReply    = replyLines("[", ":0", clockLine, "1780000000000001", clockLine, "spent: 403", ":0", "]")
@@ -193,6 +194,7 @@ const (
 	callReport
 	callJobs
 	callDecideFenced
+	callEntries
 	allCalls
 )
 
@@ -230,6 +232,8 @@ func call(ctx context.Context, t testing.TB, s *Store, what int) (c called) {
 		_, c.err = s.Spent(ctx, driver.SpentQuery{Budget: name, Now: now, By: driver.ByOperation})
 	case callSpentByJob:
 		_, c.err = s.Spent(ctx, driver.SpentQuery{Budget: name, Now: now, By: driver.ByJob})
+	case callEntries:
+		c.err = s.Export(ctx, driver.Export{Budget: name, Now: now, Counting: driver.Counting{Limits: limits[:1], At: now}}, &noted{})
 	case callRecover:
 		_, c.err = driver.Apply(ctx, s, driver.Recovery{Budget: name, Now: now, Limits: limits, Used: []int64{1, 2, -1}, At: now - 1})
 	case callJob:
@@ -271,6 +275,16 @@ func call(ctx context.Context, t testing.TB, s *Store, what int) (c called) {
 	return c
 }
 
+// noted is a driver.LedgerWriter that takes all.
+type noted struct{ rows int }
+
+func (n *noted) Head(driver.LedgerHead) error { return nil }
+
+func (n *noted) Row(driver.Row) error {
+	n.rows++
+	return nil
+}
+
 // grants reports whether some reply is a script's that grants so many units.
 func grants(replies []any, units int64) bool {
 	for _, reply := range replies {
@@ -293,7 +307,7 @@ func grants(replies []any, units int64) bool {
 // granted was granted by it, and every failure says which one it is.
 func FuzzScripts(f *testing.F) {
 	answered := map[int]string{
-		callDecide: grantReply, callDecideThree: refuseReply, callLook: lookReply, callFinish: finishReply, callSpent: spentReply, callSpentByJob: spentReply,
+		callDecide: grantReply, callDecideThree: refuseReply, callLook: lookReply, callFinish: finishReply, callSpent: spentReply, callSpentByJob: spentReply, callEntries: entriesReply,
 		callRecover: recoverReply, callJob: jobReply, callJobs: jobsReply, callSwap: swapReply, callValue: valueReply, callHistory: historyReply, callAccept: clockLine, callReset: clockLine, callPing: clockLine,
 		callLock: lockReply, callUnlock: lockReply, callReport: reportReply, callDecideFenced: fencedReply,
 	}
@@ -306,7 +320,8 @@ func FuzzScripts(f *testing.F) {
 		f.Add(replyLines("-NOSCRIPT no", "=", clockLine, "=", "[", ":1", clockLine, "]", "=", "[", ":3", clockLine, "9007199254740992", "]", "=", answered[what]), uint8(what), false)
 		f.Add(replyLines(clockLine, "=", "-LOADING it is", "=", "[", ":5", clockLine, "m is missing", "]"), uint8(what), false)
 	}
-	f.Add(replyLines(clockLine, "=", "[", ":1", clockLine, ":1", "]"), uint8(callSwap), true) // there is ever more to be forgotten
+	f.Add(replyLines("[", ":0", clockLine, clockLine, "ledger", "0", "0", "3", "[", "]", "1 5", "]"), uint8(callEntries), true) // there is ever more to be read
+	f.Add(replyLines(clockLine, "=", "[", ":1", clockLine, ":1", "]"), uint8(callSwap), true)                                   // there is ever more to be forgotten
 	f.Fuzz(func(t *testing.T, script string, what uint8, forever bool) {
 		replies := repliesOf(script)
 		store := scriptedStore(replies, forever, 5*time.Millisecond)
