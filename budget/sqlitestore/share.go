@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"math"
+	"slices"
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
@@ -48,15 +49,19 @@ func (v *counting) lookAtShares(ctx context.Context, now int64) ([]int64, error)
 	if l.splits([]limit.Limit{v.limit}) {
 		return used, nil
 	}
-	jobs := map[int64]string{}
+	patterns, jobs := limit.Patterns([]limit.Limit{v.limit}), map[int64]string{}
 	var no, units, calls int64
 	var name string
 	if err := l.c.each("SELECT no, name FROM label WHERE b = ?", []any{l.b}, func() { jobs[no] = name }, &no, &name); err != nil {
 		return nil, err
 	}
 	for lane, t := range v.w.lanes {
-		if _, job := limit.CutPair(l.opNames[lane/classes]); job != "" || t.calls == 0 || !v.sees(lane) || limit.IsPseudo(l.opNames[lane/classes]) {
+		operation := l.opNames[lane/classes]
+		if t.calls == 0 || !v.sees(lane) || limit.IsPseudo(operation) || !limit.Splits(patterns, operation) {
 			continue
+		}
+		if share := v.shareOf(lane); share >= 0 {
+			used[share] -= v.of(t.units, t.calls)
 		}
 		for above, more := max(t.cut, v.w.cutAt(now)), true; more; {
 			if err := ctx.Err(); err != nil {
