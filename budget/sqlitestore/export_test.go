@@ -2,6 +2,8 @@ package sqlitestore
 
 import (
 	"context"
+	"database/sql"
+	"strings"
 	"time"
 )
 
@@ -69,3 +71,23 @@ func Holder(s *Store) string { return s.lock.holder() }
 
 // WaitForLock waits for the lock by which processes take turns, and keeps it.
 func WaitForLock(ctx context.Context, s *Store) error { return s.lock.wait(ctx) }
+
+// Plans are the query plans of the statements on history that the writing connection has
+// prepared, by statement.
+func Plans(s *Store) (map[string][]string, error) {
+	plans := map[string][]string{}
+	for query := range s.writer.stmts {
+		if !strings.Contains(query, "history") && !strings.Contains(query, "series") {
+			continue
+		}
+		var id, parent, unused int64
+		var step string
+		err := (&conn{raw: s.writer.raw, stmts: map[string]*sql.Stmt{}}).each("EXPLAIN QUERY PLAN "+query, make([]any, strings.Count(query, "?")), func() {
+			plans[query] = append(plans[query], step)
+		}, &id, &parent, &unused, &step)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return plans, nil
+}

@@ -26,6 +26,18 @@ CREATE TABLE history (
 ) WITHOUT ROWID;
 `
 
+// dayTable counts a budget's own series in each day, so that a charge that is the first of
+// its series in an hour need not count them.
+const dayTable = `
+CREATE TABLE history_day (
+	budget TEXT NOT NULL,
+	day INTEGER NOT NULL,        -- days since the Unix epoch
+	id TEXT NOT NULL,            -- that of the day's history in exports, whatever ledger charges later
+	series INTEGER NOT NULL,     -- how many of the budget's own series have rows in the day
+	PRIMARY KEY (budget, day)
+) WITHOUT ROWID;
+`
+
 // series is whose charges a row of history sums. ledger is the id of the foreign ledger
 // that made them; empty: the budget's own.
 type series struct{ operation, job, region, ledger string }
@@ -128,26 +140,36 @@ func (l *ledger) addHistory(key hourly, add sum) error {
 }
 
 // place turns the series into that of the operation alone, if the day has
-// driver.MaxSeries others.
+// driver.MaxSeries others. It counts the series if it is new in the day; the caller then
+// writes its first row.
 func (l *ledger) place(key *hourly) error {
-	if limit.IsPseudo(key.operation) {
-		return nil
+	fresh, err := l.isNewInDay(*key)
+	if err != nil || !fresh {
+		return err
 	}
 	var known int64
-	if _, err := l.c.first("SELECT count(*) FROM series WHERE budget = ? AND ledger = ''", []any{l.name}, &known); err != nil || known < driver.MaxSeries {
+	day := key.hour / historyDay
+	if _, err := l.c.first("SELECT series FROM history_day WHERE budget = ? AND day = ?", []any{l.name, day}, &known); err != nil {
 		return err
 	}
-	day := key.hour - key.hour%historyDay
-	const used = "SELECT count(*) FROM series WHERE budget = ?1 AND ledger = '' AND EXISTS (SELECT 1 FROM history WHERE series = no AND hour >= ?2 AND hour < ?3)"
-	if _, err := l.c.first(used, []any{l.name, day, day + historyDay}, &known); err != nil || known < driver.MaxSeries {
-		return err
+	if known >= driver.MaxSeries && !limit.IsPseudo(key.operation) {
+		key.series = series{operation: key.operation}
+		if fresh, err := l.isNewInDay(*key); err != nil || !fresh {
+			return err
+		}
 	}
-	const usedBy = used + " AND operation = ?4 AND job = ?5 AND region = ?6"
-	if _, err := l.c.first(usedBy, []any{l.name, day, day + historyDay, key.operation, key.job, key.region}, &known); err != nil || known > 0 {
-		return err
-	}
-	key.series = series{operation: key.operation}
-	return nil
+	return l.c.exec(`INSERT INTO history_day(budget, day, id, series) VALUES (?, ?, ?, 1)
+		ON CONFLICT DO UPDATE SET series = series + 1`, l.name, day, l.id)
+}
+
+// isNewInDay reports whether a series of the budget's own has no row in the day of an hour.
+func (l *ledger) isNewInDay(key hourly) (bool, error) {
+	var one int64
+	first := key.hour - key.hour%historyDay
+	found, err := l.c.first(`SELECT 1 FROM series JOIN history ON series = no
+		WHERE budget = ? AND operation = ? AND job = ? AND region = ? AND ledger = '' AND hour BETWEEN ? AND ? LIMIT 1`,
+		[]any{l.name, key.operation, key.job, key.region, first, first + historyDay - 1}, &one)
+	return !found, err
 }
 
 // maxSeries bounds the series whose numbers a process caches for a budget.
@@ -168,22 +190,29 @@ func (l *ledger) seriesNumber(key hourly) (no int64, err error) {
 	return no, nil
 }
 
-// pruneHistory removes what is no longer kept: rows of this series, and one series of any
-// budget that was not charged for so long.
+// pruneHistory removes what is no longer kept: rows of this series, days of the budget, and
+// one series of any budget that was not charged for so long.
 func (l *ledger) pruneHistory(no int64) error {
 	first := l.firstHour(l.last)
 	if err := l.c.exec("DELETE FROM history WHERE series = ? AND hour < ?", no, first); err != nil {
 		return err
 	}
+	if err := l.c.exec("DELETE FROM history_day WHERE budget = ? AND day < ?", l.name, first/historyDay); err != nil {
+		return err
+	}
 	var old int64
-	found, err := l.c.first("SELECT no FROM series WHERE last < ? ORDER BY last LIMIT 1", []any{first}, &old)
+	var budget string
+	found, err := l.c.first("SELECT no, budget FROM series WHERE last < ? ORDER BY last LIMIT 1", []any{first}, &old, &budget)
 	if err != nil || !found {
 		return err
 	}
 	if err := l.c.exec("DELETE FROM history WHERE series = ?", old); err != nil {
 		return err
 	}
-	return l.c.exec("DELETE FROM series WHERE no = ?", old)
+	if err := l.c.exec("DELETE FROM series WHERE no = ?", old); err != nil {
+		return err
+	}
+	return l.c.exec("DELETE FROM history_day WHERE budget = ?1 AND NOT EXISTS (SELECT 1 FROM series WHERE budget = ?1)", budget)
 }
 
 // importHistory takes over a row of another ledger's history, in place of one that an earlier

@@ -8,7 +8,7 @@ import (
 )
 
 // schemaVersion is what this version of the program reads and writes.
-const schemaVersion = 7
+const schemaVersion = 8
 
 // applicationID marks SQLite files as ours: "qctl".
 const applicationID = 0x7163746c
@@ -93,7 +93,7 @@ CREATE TABLE total (
 	back_calls INTEGER NOT NULL,
 	PRIMARY KEY (b, win, lane)
 ) WITHOUT ROWID;
-` + meterTable + lockTable + jobTables + historyTables
+` + meterTable + lockTable + jobTables + historyTables + dayTable
 
 // meterTable keeps the live buckets.
 const meterTable = `
@@ -173,6 +173,11 @@ ALTER TABLE budget ADD COLUMN hosts TEXT NOT NULL DEFAULT '';
 `,
 	5: "ALTER TABLE budget ADD COLUMN imports TEXT NOT NULL DEFAULT '';",
 	6: "ALTER TABLE budget ADD COLUMN split TEXT NOT NULL DEFAULT ''; ALTER TABLE budget ADD COLUMN tables TEXT NOT NULL DEFAULT '';" + historyTables,
+	7: dayTable + `
+INSERT INTO history_day(budget, day, id, series)
+	SELECT series.budget, hour / 24, coalesce(nullif(budget.id, ''), upper(hex(randomblob(13)))), count(DISTINCT no)
+	FROM series JOIN history ON series = no LEFT JOIN budget ON name = series.budget WHERE ledger = '' GROUP BY 1, 2;
+`,
 }
 
 // isPrepared reports whether prepareFile has nothing to do. It changes nothing and needs

@@ -82,6 +82,50 @@ func testHistoryOfMany(t *testing.T, w *world) {
 	check.Equal(t, len(w.history(0)), driver.MaxSeries+1, "series")
 }
 
+// Each day distinguishes driver.MaxSeries series of its own, the first of that day, however
+// many there were on other days.
+func testHistoryOfManyDays(t *testing.T, w *world) {
+	const all, beyond = driver.MaxSeries + driver.MaxBatch, driver.MaxBatch
+	w.limits = []limit.Limit{rolling("w", 1_000_000, time.Hour)}
+	region := func(i int) string { return fmt.Sprint("r", i) }
+	want := map[driver.HistoryRow]driver.HistoryRow{}
+	for day := range 3 {
+		first := day * 500 // the day's order of regions begins there
+		for from := 0; from < all; from += driver.MaxBatch {
+			var items []driver.Item
+			for i := from; i < from+driver.MaxBatch; i++ {
+				items = append(items, lease(spentBy(item(fmt.Sprint(day, "-", i), "op", 1), "job", region((first+i)%all)), 20*time.Hour))
+			}
+			for _, d := range w.decide(items...) {
+				must.Equal(t, d.Result, driver.Granted)
+			}
+		}
+		begin := driver.HourOf(w.now)
+		for i := range driver.MaxSeries {
+			want[driver.HistoryRow{Hour: begin, Operation: "op", Job: "job", Region: region((first + i) % all)}] = driver.HistoryRow{Units: 1, Calls: 1}
+		}
+		// In a later hour of the day too, what is known is told apart, and what is not is not.
+		w.now += hour
+		known, unknown := region(first), region((first+all-1)%all)
+		w.granted(spentBy(item(fmt.Sprint(day, "-known"), "op", 3), "job", known))
+		w.granted(spentBy(item(fmt.Sprint(day, "-unknown"), "op", 5), "job", unknown))
+		want[driver.HistoryRow{Hour: begin + hour, Operation: "op", Job: "job", Region: known}] = driver.HistoryRow{Units: 3, Calls: 1}
+		want[driver.HistoryRow{Hour: begin + hour, Operation: "op"}] = driver.HistoryRow{Units: 5, Calls: 1}
+		// Settlements correct the day in which the charges were made.
+		w.now += 15 * hour
+		w.finish(driver.Finish{ID: fmt.Sprint(day, "-0"), Units: 10}, driver.Settled, false)
+		w.finish(driver.Finish{ID: fmt.Sprint(day, "-", all-1), Units: 100}, driver.Settled, false)
+		want[driver.HistoryRow{Hour: begin, Operation: "op", Job: "job", Region: known}] = driver.HistoryRow{Units: 10, Calls: 1}
+		want[driver.HistoryRow{Hour: begin, Operation: "op"}] = driver.HistoryRow{Units: beyond + 99, Calls: beyond}
+		w.now += 8 * hour
+	}
+	got := w.history(0)
+	must.Equal(t, len(got), len(want), "rows")
+	for row, sum := range want {
+		must.Equal(t, got[row], sum, "charged in", row)
+	}
+}
+
 // History goes with an export, once however often it is imported, beside what the other
 // ledger charges itself.
 func testHistoryMoved(t *testing.T, w *world) {

@@ -123,6 +123,7 @@ func Run(t *testing.T, open Open) {
 		{"ShareTables", testShareTables},
 		{"History", testHistory},
 		{"HistoryOfMany", testHistoryOfMany},
+		{"HistoryOfManyDays", testHistoryOfManyDays},
 		{"HistoryMoved", testHistoryMoved},
 		{"HistoryKept", testHistoryKept},
 		{"JobDocument", testJobDocument},

@@ -1,0 +1,86 @@
+package sqlitestore_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
+)
+
+// by gives an item a job and a region.
+func by(i driver.Item, job, region string) driver.Item {
+	i.Labels = driver.Labels{Job: job, Region: region}
+	return i
+}
+
+// fillDay charges for as many series as a day distinguishes: regions r0, r1, ….
+func (b *bench) fillDay() {
+	for from := 0; from < driver.MaxSeries; from += driver.MaxBatch {
+		var items []driver.Item
+		for i := from; i < from+driver.MaxBatch; i++ {
+			items = append(items, by(item(fmt.Sprint("fill", i), 1), "j", fmt.Sprint("r", i)))
+		}
+		b.granted(items...)
+	}
+}
+
+// What a charge notes in the history reads and writes single rows, however many series the
+// budget has: every step of every statement seeks a whole key, or the one row that is next
+// to be removed.
+func TestHistoryReadsSingleRows(t *testing.T) {
+	b := newBench(t, rolling(1_000_000, minute))
+	b.now = noon - noon%day
+	b.fillDay()
+	b.granted(by(lease(item("beyond", 1), 24*hour), "j", "beyond"), by(item("new", 1), "j", "r7"))
+	b.now += hour
+	b.granted(by(item("later", 1), "j", "r7"))
+	must.Get(b.store.Finish(t.Context(), driver.Finish{Budget: name, Now: b.now, ID: "beyond", Units: 5}))(t)
+	b.now += driver.HistoryKept + day
+	b.granted(item("last", 1)) // and what is too old is removed
+	check.Equal(t, query[int](t, b.path, "SELECT count(*) FROM history_day"), 1, "days")
+
+	single := []string{
+		"(budget=? AND operation=? AND job=? AND region=? AND ledger=?)", "(series=?", "(budget=? AND day=?)",
+		"(rowid=?)", "(last<?)", // the last with LIMIT 1, in the order of the index
+		"(budget=? AND day<?)", // days that are no longer kept
+		"(budget=?)",           // whether there is any
+	}
+	plans := must.Get(sqlitestore.Plans(b.store))(t)
+	check.Equal(t, len(plans) >= 8, true, "statements:", len(plans))
+	for query, steps := range plans {
+		for _, step := range steps {
+			if strings.HasPrefix(step, "SCAN") && step != "SCAN CONSTANT ROW" ||
+				strings.HasPrefix(step, "SEARCH") && !slices.ContainsFunc(single, func(key string) bool { return strings.Contains(step, key) }) ||
+				strings.Contains(step, "(budget=?)") && !strings.HasPrefix(query, "DELETE FROM history_day") ||
+				strings.Contains(step, "B-TREE") {
+				t.Errorf("%s\n  %s", query, step)
+			}
+		}
+	}
+}
+
+// A file whose history has no counts of series by the day gets them: its days tell apart as
+// many series as before.
+func TestOpenCountsSeries(t *testing.T) {
+	b := newBench(t, rolling(1_000_000, 2*day))
+	b.now = noon - noon%day
+	b.fillDay()
+	b.now += hour
+	b.granted(by(item("again", 1), "j", "r7"))
+	b.now += day
+	b.granted(by(item("other day", 1), "j", "r7"))
+	b.close()
+	const ask = "SELECT group_concat(budget || ' ' || day || ' ' || series || ' ' || id) FROM (SELECT * FROM history_day ORDER BY day)"
+	counts := query[string](t, b.path, ask)
+	must.Equal(t, strings.Count(counts, " 1024 "), 1, "a full day in", counts)
+	for _, change := range toSeventh {
+		execute(t, b.path, change)
+	}
+	b.open()
+	check.Equal(t, query[string](t, b.path, ask), counts, "days, their series and ids")
+}
