@@ -32,6 +32,13 @@ type historyArgs struct {
 	Days []int64 `json:"days,omitempty"`
 }
 
+// historyReadArgs are the arguments of history_read.lua.
+type historyReadArgs struct {
+	ledgerArgs
+	Cursor string `json:"cursor"` // where the first of the days continues; 0: at its beginning
+	Most   int    `json:"most"`   // roughly how many fields to read
+}
+
 // finishArgs are the arguments of finish.lua.
 type finishArgs struct {
 	ledgerArgs

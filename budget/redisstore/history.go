@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -82,75 +83,104 @@ func (a *chargeArgs) seriesOf(name string, labels driver.Labels) int {
 	return at + 1
 }
 
-// daysAtOnce is how many days one run of history_read.lua reads.
-const daysAtOnce = 7
+// One run of history_read.lua reads up to daysAtOnce days, and roughly fieldsAtOnce series in
+// them. A series has up to 24 hours in a day, about 400 bytes.
+const (
+	daysAtOnce   = 7
+	fieldsAtOnce = 500
+)
 
 // past is one budget's history as its keys hold it.
 type past struct {
 	now    int64 // of the ledger
 	clock  int64 // the earlier one
+	newest int64 // the time of the newest entry
 	ledger string
 	since  int64 // the hour from which on the rows are
 }
 
-// readHistory reads the history from an instant on and calls visit for each row; its ledger
-// is empty for what the budget itself charged.
-func (s *Store) readHistory(ctx context.Context, name string, caller, since int64, visit func(row driver.HistoryRow, ledger string) error) (past, error) {
-	found, newest, _, err := s.readDays(ctx, name, caller, nil)
+// dayID is the field of a day that holds its id.
+const dayID = "@"
+
+// readHistory reads the history from an instant on and calls visit for each row; its source
+// is the id of the history that it belongs to.
+func (s *Store) readHistory(ctx context.Context, name string, caller, since int64, visit func(row driver.HistoryRow, source string) error) (past, error) {
+	found, _, _, err := s.readDays(ctx, name, caller, nil, "0")
 	if err != nil {
 		return found, err
 	}
 	found.since = driver.HourOf(max(since, found.now-s.kept, 0))
 	var days []int64
-	last := driver.HourOf(max(newest, found.now)) // later hours are those of a ledger that was lost while its clock was ahead
+	last := driver.HourOf(max(found.newest, found.now)) // later hours are those of a ledger that was lost while its clock was ahead
 	for day := found.since / historyDay; s.kept > 0 && day <= last/historyDay; day++ {
 		days = append(days, day)
 	}
-	for some := range slices.Chunk(days, daysAtOnce) {
-		_, _, texts, err := s.readDays(ctx, name, caller, some)
-		if err != nil {
+	for cursor, fields := "0", map[string]string{}; len(days) > 0; {
+		var texts [][]any
+		if _, texts, cursor, err = s.readDays(ctx, name, caller, days[:min(daysAtOnce, len(days))], cursor); err != nil {
 			return found, err
 		}
-		for i, day := range some {
-			for j := 0; j+1 < len(texts[i]); j += 2 {
-				if err := s.readSeries(name, day, text(texts[i], j), text(texts[i], j+1), [2]int64{found.since, last}, visit); err != nil {
-					return found, err
-				}
+		for i, list := range texts {
+			for j := 0; j+1 < len(list); j += 2 {
+				fields[text(list, j)] = text(list, j+1)
 			}
+			if i == len(texts)-1 && cursor != "0" {
+				break // the next run continues with this day
+			}
+			if err := s.visitDay(name, days[0], fields, found.ledger, [2]int64{found.since, last}, visit); err != nil {
+				return found, err
+			}
+			clear(fields)
+			days = days[1:]
 		}
 	}
 	return found, nil
 }
 
-// readDays runs history_read.lua. It returns the time of the newest entry and, for each
-// day, its fields and their texts.
-func (s *Store) readDays(ctx context.Context, name string, caller int64, days []int64) (found past, newest int64, texts [][]any, err error) {
+// visitDay calls visit for each row of a day.
+func (s *Store) visitDay(name string, day int64, fields map[string]string, ledger string, within [2]int64, visit func(driver.HistoryRow, string) error) error {
+	own := cmp.Or(fields[dayID], ledger)
+	delete(fields, dayID)
+	for field, hours := range fields {
+		if err := s.readSeries(name, day, field, hours, own, within, visit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readDays runs history_read.lua. It returns, for each day that it came to, fields and their
+// texts, and the cursor by which the next run continues with the last of these days; "0": it
+// came to its end.
+func (s *Store) readDays(ctx context.Context, name string, caller int64, days []int64, cursor string) (found past, texts [][]any, next string, err error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
-		return found, 0, nil, err
+		return found, nil, "", err
 	}
 	defer cancel()
 	for {
 		r := s.registry(name)
 		a, err := s.ask(ctx, "read the history of", name, s.scripts.History, s.daysKeys(name, r, days), func(time.Time) []any {
-			return arguments(ledgerArgs{r.sig, caller, s.historyOf(days)})
+			return arguments(historyReadArgs{ledgerArgs{r.sig, caller, s.historyOf(days)}, cursor, fieldsAtOnce})
 		})
 		switch {
 		case err != nil:
-			return found, 0, nil, err
-		case a.status == statusDone && (!historyRest(a.rest) || len(list(a.rest, 3)) != len(days)):
-			return found, 0, nil, s.strange("read the history of "+name, a.rest)
+			return found, nil, "", err
+		case a.status == statusDone && (!historyRest(a.rest) || len(list(a.rest, 3)) > len(days) || len(list(a.rest, 3)) == 0 && len(days) > 0):
+			return found, nil, "", s.strange("read the history of "+name, a.rest)
 		case a.status == statusDone:
-			return past{now: numberAt(a.rest, 0), clock: earlierClock(a.now, caller), ledger: text(a.rest, 2)}, numberAt(a.rest, 1), lists(a.rest, 3), nil
+			found = past{now: numberAt(a.rest, 0), clock: earlierClock(a.now, caller), newest: numberAt(a.rest, 1), ledger: text(a.rest, 2)}
+			return found, lists(a.rest, 3), text(a.rest, 4), nil
 		case ctx.Err() != nil:
-			return found, 0, nil, fmt.Errorf("read the history of %s in Redis: %w: out of time", name, driver.ErrUnavailable)
+			return found, nil, "", fmt.Errorf("read the history of %s in Redis: %w: out of time", name, driver.ErrUnavailable)
 		}
 	}
 }
 
 // readSeries reads one field of a day, "hour units calls" by comma, from one hour to another.
-func (s *Store) readSeries(name string, day int64, field, hours string, within [2]int64, visit func(driver.HistoryRow, string) error) error {
-	names := append(strings.Split(field, "|"), "")
+// own is the day's id.
+func (s *Store) readSeries(name string, day int64, field, hours, own string, within [2]int64, visit func(driver.HistoryRow, string) error) error {
+	names := append(strings.Split(field, "|"), own)
 	if len(names) < 4 || len(names) > 5 {
 		return s.damaged(name, fmt.Sprintf("h:%d has the field %q", day, field))
 	}
@@ -194,24 +224,11 @@ func (s *Store) History(ctx context.Context, q driver.HistoryQuery) (driver.Hist
 
 // exportHistory writes a budget's history to an export.
 func (s *Store) exportHistory(ctx context.Context, export driver.Export, to driver.LedgerWriter) error {
-	var rows []driver.Row
-	found, err := s.readHistory(ctx, export.Budget, export.Now, 0, func(row driver.HistoryRow, ledger string) error {
-		rows = append(rows, driver.Row{
-			ID: ledger, State: driver.RowHistory, Operation: row.Operation, Units: row.Units, Calls: row.Calls,
+	_, err := s.readHistory(ctx, export.Budget, export.Now, 0, func(row driver.HistoryRow, source string) error {
+		return to.Row(driver.Row{
+			ID: source, State: driver.RowHistory, Operation: row.Operation, Units: row.Units, Calls: row.Calls,
 			Start: row.Hour, Score: row.Hour, Labels: driver.Labels{Job: row.Job, Region: row.Region},
 		})
-		return nil
 	})
-	if err != nil {
-		return err
-	}
-	for _, row := range rows {
-		if row.ID == "" {
-			row.ID = found.ledger
-		}
-		if err := to.Row(row); err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }

@@ -129,18 +129,6 @@ func TestKeysExpireTogether(t *testing.T) {
 	}
 }
 
-// The key of a day's history expires as long after the day as history is kept, and an hour.
-func TestHistoryExpires(t *testing.T) {
-	t.Parallel()
-	f, admin := startFake(t)
-	f.charge("first", 6)
-	const day = int64(24 * 3_600_000_000)
-	key := fmt.Sprintf("quotactl:v1:{%s}:h:%d", name, f.now/day)
-	left := must.Get(admin.PTTL(t.Context(), key).Result())(t)
-	want := time.Duration((f.now/day+1)*day+3_600_000_000+driver.HistoryKept-f.now) * time.Microsecond
-	check.Equal(t, (want-left).Abs() < 5*time.Second, true, "expires in", left, "want", want)
-}
-
 // What left every window and the hour is removed, so that memory is bounded.
 func TestEntriesArePruned(t *testing.T) {
 	t.Parallel()

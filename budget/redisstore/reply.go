@@ -104,7 +104,7 @@ var (
 	replyHead   = tuple(within(statusDone, statusDays), count)
 	formOfRest  = map[int64]form{statusAgain: tuple(isNames), statusRegistry: tuple(isNames, isNames), statusPeriods: tuple(count), statusClock: tuple(), statusDamaged: tuple(isText), statusNewer: tuple(isText), statusLost: tuple(), statusDays: tuple(isNames)}
 	entriesRest = tuple(count, isText, count, count, count, listOf(isText), isText)
-	historyRest = tuple(count, count, isText, listOf(listOf(isText)))
+	historyRest = tuple(count, count, isText, listOf(listOf(isText)), isText)
 	finishRest  = tuple(within(int64(driver.Settled), int64(driver.FinishOverflow)), flag, count)
 	lockRest    = tuple(count, count, isText, flag)
 	lookedAt    = tuple(count, integer, count, count, isText, count, count, listOf(count))

@@ -1,0 +1,158 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
+	"github.com/quotactl/quotactl/internal/redistest"
+)
+
+// historyDay is a day, in µs.
+const historyDay = 24 * driver.HistoryHour
+
+// dayKey is the key of the day of an instant.
+func dayKey(at int64) string { return fmt.Sprintf("quotactl:v1:{%s}:h:%d", name, at/historyDay) }
+
+// The key of a day's history expires as long after the day as history is kept, and an hour:
+// whether a charge, a settlement or an import made it.
+func TestHistoryExpires(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	f := &fakeStore{t: t, now: time.Date(2100, 6, 10, 12, 0, 0, 0, time.UTC).UnixMicro()} // ahead of the server, which does not remove the keys
+	f.Store = must.Get(redisstore.OpenWithPlainExpiries(server.URL(0), redisstore.Options{Timeout: patient}, func() int64 { return f.now }))(t)
+	t.Cleanup(func() { _ = f.Close() })
+	f.charge("first", 6)
+	f.importHistory(driver.Row{Start: f.now - 3*historyDay, Units: 1, Calls: 1})
+	for _, at := range []int64{f.now, f.now - 3*historyDay} {
+		expires := must.Get(server.Client().PExpireTime(t.Context(), dayKey(at)).Result())(t)
+		want := (at/historyDay+1)*historyDay + driver.HistoryHour + driver.HistoryKept
+		check.Equal(t, expires, time.Duration(want)*time.Microsecond, "expires at")
+	}
+}
+
+// importHistory imports rows of another history, of an operation "op".
+func (f *fakeStore) importHistory(rows ...driver.Row) {
+	f.t.Helper()
+	for i := range rows {
+		rows[i].Start = driver.HourOf(rows[i].Start)
+		rows[i].ID, rows[i].State, rows[i].Operation, rows[i].Score = "OTHER", driver.RowHistory, "op", rows[i].Start
+	}
+	must.Get(driver.Apply(f.t.Context(), f, driver.Import{
+		Budget: name, Now: f.now, Export: "e", Head: driver.LedgerHead{At: f.now}, Rows: rows, Last: true,
+	}))(f.t)
+}
+
+// units is the sum of a budget's history.
+func (f *fakeStore) units() (sum int64) {
+	f.t.Helper()
+	for _, row := range must.Get(f.History(f.t.Context(), driver.HistoryQuery{Budget: name, Now: f.now}))(f.t).Rows {
+		sum += row.Units
+	}
+	return sum
+}
+
+// A store that keeps no history leaves it out of an import, and imports the rest.
+func TestImportWithoutHistory(t *testing.T) {
+	t.Parallel()
+	f, admin := startFake(t)
+	f.Store = openWithoutHistory(t, f)
+	at := driver.HourOf(f.now)
+	rows := []driver.Row{
+		{ID: "OTHER", State: driver.RowHistory, Operation: "op", Units: 7, Calls: 1, Start: at, Score: at},
+		{ID: "a", State: driver.RowPlain, Operation: "op", Asked: 7, Units: 7, Calls: 1, Start: f.now, Score: f.now},
+	}
+	done := must.Get(driver.Apply(t.Context(), f, driver.Import{Budget: name, Now: f.now, Limits: hourly, Export: "e", Head: driver.LedgerHead{Ledger: "OTHER", At: f.now}, Rows: rows, Last: true}))(t)
+	check.Equal(t, done.Added, 1, "added")
+	check.Equal(t, done.Done, 2, "rows done")
+	check.Equal(t, must.Get(f.Look(t.Context(), driver.Look{Budget: name, Now: f.now, Limits: hourly}))(t).Limits[0].Used, 7, "used")
+	check.Equal(t, f.units(), 0, "units of the history")
+	check.Equal(t, len(must.Get(admin.Keys(t.Context(), "*:h:*").Result())(t)), 0, "keys of the history")
+}
+
+// openWithoutHistory opens another store on the server of f that keeps no history.
+func openWithoutHistory(t *testing.T, f *fakeStore) *redisstore.Store {
+	address := f.Client().(*redis.Client).Options()
+	store := must.Get(redisstore.OpenWithClock("redis://"+address.Addr+fmt.Sprint("/", address.DB), redisstore.Options{Timeout: patient, History: -1}, func() int64 { return f.now }))(t)
+	t.Cleanup(func() { _ = store.Close() })
+	return store
+}
+
+// No run of a script reads much more than FieldsAtOnce series, however many days and series
+// there are, and all runs together read everything.
+func TestHistoryIsReadInPages(t *testing.T) {
+	t.Parallel()
+	f, admin := startFake(t)
+	const days, series = 9, driver.MaxSeries + 200
+	for day := range int64(days) {
+		key, fields := dayKey(f.now-day*historyDay), []string{"#", "200", "@", "OWN"}
+		for i := range series {
+			field := fmt.Sprint("op|job|r", i)
+			if i >= driver.MaxSeries {
+				field += "|OTHER"
+			}
+			text := "0 1 1"
+			for hour := 1; hour < 12 && day > 0; hour++ {
+				text += fmt.Sprintf(",%d 1 1", hour)
+			}
+			fields = append(fields, field, text)
+		}
+		must.Do(t, admin.HSet(t.Context(), key, fields).Err())
+	}
+	runs := &pages{sha: redisstore.HistorySHA(f.Store)}
+	f.Client().AddHook(runs)
+	check.Equal(t, f.units(), series*(1+12*(days-1)), "units")
+	check.Equal(t, runs.most <= 2*redisstore.FieldsAtOnce, true, "fields in the largest run:", runs.most)
+	check.Equal(t, runs.all >= days*(series+1), true, "fields in all runs:", runs.all)
+
+	// Few series of many days are read in few runs.
+	must.Do(t, admin.FlushAll(t.Context()).Err())
+	for day := range int64(days) {
+		must.Do(t, admin.HSet(t.Context(), dayKey(f.now-day*historyDay), "op|job|US", "3 5 2", "@", "OWN").Err())
+	}
+	runs.runs = 0
+	check.Equal(t, f.units(), 5*days, "units of few series")
+	check.Equal(t, runs.runs <= 1+91/7+1, true, "runs:", runs.runs)
+}
+
+// pages counts what runs of history_read.lua return.
+type pages struct {
+	sha string
+
+	mu              sync.Mutex // guards all below
+	runs, most, all int
+}
+
+func (*pages) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (*pages) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (p *pages) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		reply, answered := cmd.(interface{ Val() any })
+		if len(cmd.Args()) < 2 || cmd.Args()[1] != any(p.sha) || err != nil || !answered {
+			return err
+		}
+		fields := 0
+		if list, ok := reply.Val().([]any); ok && len(list) > 5 {
+			for _, day := range list[5].([]any) {
+				fields += len(day.([]any)) / 2
+			}
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.runs, p.most, p.all = p.runs+1, max(p.most, fields), p.all+fields
+		return err
+	}
+}
