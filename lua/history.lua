@@ -2,8 +2,9 @@
 -- KEYS, in the order of args.days. Comes after meters.lua.
 --
 --   h:<day>  hash operation|job|region -> "hour units calls" of the day's hours, by comma,
---            the latest noted first; what another ledger charged has that ledger's id as a
---            fourth name, and "#" is how many such fields there are
+--            the latest noted first; what an import brought has the id of the history from
+--            which it comes as a fourth name; "#" is how many such fields there are, "@" the
+--            day's own id: that of the ledger that charged first in the day
 --
 -- A reset leaves these keys, and they expire by themselves.
 
@@ -87,8 +88,8 @@ do
   local function full(key, added)
     local n = redis.call('HLEN', key) + added
     if n < MAXSERIES then return false end
-    local others = tonumber(redis.call('HGET', key, '#') or 0)
-    return n - others - (others > 0 and 1 or 0) >= MAXSERIES
+    local more = redis.call('HMGET', key, '#', '@')
+    return n - (more[1] and tonumber(more[1]) + 1 or 0) - (more[2] and 1 or 0) >= MAXSERIES
   end
 
   -- writeNew adds series to a day that lacks some of them.
@@ -104,6 +105,7 @@ do
       fields[name] = with(text, hour, units[i], calls[i])
     end
     for name, text in pairs(fields) do redis.call('HSET', key, name, text) end
+    if M.lid ~= '' and not redis.call('HGET', key, '@') then redis.call('HSET', key, '@', M.lid) end
     redis.call('PEXPIREAT', key, int(expiry(((day + 1) * DAY + HOUR + args.kept) / 1000)))
   end
 
@@ -139,14 +141,16 @@ do
     noted, spent, present = {}, {}, nil
   end
 
-  -- import takes over a row of another ledger's history, in place of one that an earlier
+  -- import takes over a row of another history, in place of one that an earlier
   -- import brought.
   function history.import(row)
     local day, hour = dayOf(row.start), int(math.fmod(row.start, DAY) / HOUR) .. ' '
     local key = keys[day]
     if not key or not args.kept or row.id == M.lid or row.start < floorTo(math.max(0, M.last - args.kept), HOUR) then return end
     local name = row.labels .. '|' .. row.id
-    local text = redis.call('HGET', key, name) or ''
+    local old = redis.call('HMGET', key, name, '@')
+    if old[2] == row.id then return end
+    local text = old[1] or ''
     local units, calls = string.match(',' .. text, ',' .. hour .. '(-?%d+) (-?%d+)')
     redis.call('HSET', key, name, with(text, hour, row.units - (units or 0), row.calls - (calls or 0)))
     if text == '' then

@@ -46,10 +46,10 @@ type LedgerWriter interface {
 	Row(Row) error
 }
 
-// LedgerHead is what a ledger holds besides its entries. The zero LedgerHead means that
-// the budget has no ledger.
+// LedgerHead is what a ledger holds besides its entries. That of a budget without a ledger,
+// which may have a history, has only At.
 type LedgerHead struct {
-	Ledger string     // the ledger's id
+	Ledger string     // the ledger's id; empty: there is no ledger
 	At     int64      // the store's clock at the export, in µs
 	Born   int64      // the instant (µs) of the ledger's first decision
 	Gone   int64      // the ledger has forgotten what finished up to this instant (µs)
@@ -67,7 +67,8 @@ const (
 	RowReleased RowState = "released"
 	RowMerged   RowState = "merged" // several charges without ids, or a charge of a pseudo-operation
 	// RowHistory: no entry, but what was charged in one hour, which Start and Score
-	// begin. ID is the id of the ledger that charged it.
+	// begin. ID names the history of that day: it is the id of the ledger that charged first
+	// in the day, and stays although another ledger of the budget charges later.
 	RowHistory RowState = "history"
 )
 
@@ -286,7 +287,7 @@ func (r Row) validateHistory() error {
 	}
 	switch most := maxSum; {
 	case !validLabel(r.ID, "") || len(r.ID) > 64:
-		return fmt.Errorf("%w: id %q: a row of history is named after a ledger", ErrInvalid, r.ID)
+		return fmt.Errorf("%w: id %q: a row of history is named after a ledger, by letters and digits, at most 64", ErrInvalid, r.ID)
 	case r.Start < 0 || r.Start > maxInstant || r.Start != HourOf(r.Start) || r.Score != r.Start:
 		return fmt.Errorf("%w: a row of history begins at %d µs, which begins no hour", ErrInvalid, r.Start)
 	case max(r.Units, -r.Units, r.Calls, -r.Calls) > most:

@@ -17,22 +17,22 @@ func (s *Store) Export(ctx context.Context, export driver.Export, to driver.Ledg
 	if err != nil {
 		return err
 	}
-	if s.ledgers[export.Budget] == nil {
-		return to.Head(driver.LedgerHead{})
-	}
-	head, counting := driver.LedgerHead{Ledger: l.id, At: when.now, Born: l.born, Gone: l.gone}, export.Counting
-	if len(counting.Limits) == 0 {
-		head.Locks = l.standing(when.now)
+	head, whole := driver.LedgerHead{At: when.now}, len(export.Counting.Limits) == 0
+	if s.ledgers[export.Budget] != nil {
+		head.Ledger, head.Born, head.Gone = l.id, l.born, l.gone
+		if whole {
+			head.Locks = l.standing(when.now)
+		}
 	}
 	err = to.Head(head)
-	if err == nil && len(counting.Limits) == 0 {
-		err = l.history.export(l.id, when.now, l.lastHour(when.now), to)
+	if err == nil && whole {
+		err = l.history.export(when.now, l.lastHour(when.now), to)
 	}
 	for _, e := range l.entries {
 		if err != nil {
 			return err
 		}
-		if e.score > l.gone && (len(counting.Limits) == 0 || e.countsIn(counting)) {
+		if e.score > l.gone && (whole || e.countsIn(export.Counting)) {
 			err = to.Row(e.export(l.id))
 		}
 	}
@@ -72,7 +72,7 @@ func (s *Store) importRows(ctx context.Context, c driver.Import) (answer driver.
 	if s.ledgers[c.Budget] == nil && c.Head.Born > 0 {
 		l := s.newLedger(c.Budget)
 		l.born, l.gone = min(c.Head.Born, when.now), min(c.Head.Gone, when.now)
-		s.ledgers[c.Budget] = l
+		s.begun(c.Budget, l)
 	}
 	l, when, err := s.bring(ctx, c.Budget, c.Now, c.Limits)
 	if err != nil {
@@ -107,7 +107,7 @@ func (s *Store) importRows(ctx context.Context, c driver.Import) (answer driver.
 // importRow imports one row.
 func (l *ledger) importRow(r driver.Row, head driver.LedgerHead, now int64, answer *driver.Imported) {
 	if r.State == driver.RowHistory {
-		l.history.imported(r, l.id, now)
+		l.importHistory(r, now)
 		return
 	}
 	if r.Score <= max(l.gone, l.horizon(now)) {

@@ -8,9 +8,9 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// series is whose charges a row of history sums. ledger is the id of the foreign ledger
-// that made them; empty: this budget's own.
-type series struct{ operation, job, region, ledger string }
+// series is whose charges a row of history sums. source is the id of the history from which
+// an import brought them; empty: this budget's own.
+type series struct{ operation, job, region, source string }
 
 type hourly struct {
 	hour int64
@@ -20,7 +20,17 @@ type hourly struct {
 type sum struct{ units, calls int64 }
 
 // history is what was charged to one budget, by the hour. A reset does not touch it.
-type history map[hourly]*sum
+type history struct {
+	rows map[hourly]*sum
+	// ids name each day's history in exports: by the ledger that charged first in the day,
+	// whatever ledger charges later.
+	ids map[int64]string
+}
+
+func newHistory() *history { return &history{map[hourly]*sum{}, map[int64]string{}} }
+
+// historyDay is the length of the days by which history is kept, in µs.
+const historyDay = 24 * driver.HistoryHour
 
 // kept is the first hour that is kept at now.
 func kept(now int64) int64 { return driver.HourOf(max(0, now-driver.HistoryKept)) }
@@ -29,33 +39,35 @@ func kept(now int64) int64 { return driver.HourOf(max(0, now-driver.HistoryKept)
 // lost while its clock was ahead.
 func (l *ledger) lastHour(now int64) int64 { return driver.HourOf(max(now, l.newest)) }
 
-// note adds to the hour in which a charge was made. What is older than all that is kept
+// noteSpent adds to the hour in which a charge was made. What is older than all that is kept
 // is left out.
-func (h history) note(at, now int64, s series, units, calls int64) {
-	hour := driver.HourOf(at)
-	if hour < kept(now) || units == 0 && calls == 0 {
+func (l *ledger) noteSpent(at int64, s series, units, calls int64) {
+	hour, h := driver.HourOf(at), l.history
+	if hour < kept(l.last) || units == 0 && calls == 0 {
 		return
+	}
+	if h.ids[hour/historyDay] == "" {
+		h.ids[hour/historyDay] = l.id
 	}
 	row := h.row(hour, h.place(hour, s))
 	row.units, row.calls = row.units+units, row.calls+calls
 }
 
 // row is the row of an hour.
-func (h history) row(hour int64, s series) *sum {
+func (h *history) row(hour int64, s series) *sum {
 	key := hourly{hour, s}
-	if h[key] == nil {
-		h[key] = &sum{}
+	if h.rows[key] == nil {
+		h.rows[key] = &sum{}
 	}
-	return h[key]
+	return h.rows[key]
 }
 
 // place is the series itself, or once a day has driver.MaxSeries others that of the
 // operation alone.
-func (h history) place(hour int64, s series) series {
-	const day = 24 * driver.HistoryHour
+func (h *history) place(hour int64, s series) series {
 	seen := map[series]bool{}
-	for key := range h {
-		if key.hour/day == hour/day && key.ledger == "" {
+	for key := range h.rows {
+		if key.hour/historyDay == hour/historyDay && key.source == "" {
 			seen[key.series] = true
 		}
 	}
@@ -66,43 +78,48 @@ func (h history) place(hour int64, s series) series {
 }
 
 // drop drops what is no longer kept.
-func (h history) drop(now int64) {
-	for key := range h {
+func (h *history) drop(now int64) {
+	for key := range h.rows {
 		if key.hour < kept(now) {
-			delete(h, key)
+			delete(h.rows, key)
+		}
+	}
+	for day := range h.ids {
+		if day < kept(now)/historyDay {
+			delete(h.ids, day)
 		}
 	}
 }
 
 // noteCharge notes a change of what an entry counts, in the hour in which it was charged.
 func (l *ledger) noteCharge(e *entry, units, calls int64) {
-	l.history.note(e.start, l.last, series{operation: e.item.Operation, job: e.item.Labels.Job, region: e.item.Labels.Region}, units, calls)
+	l.noteSpent(e.start, series{operation: e.item.Operation, job: e.item.Labels.Job, region: e.item.Labels.Region}, units, calls)
 }
 
 // noteFound notes drift or recovered units of a limit, in the present hour.
 func (l *ledger) noteFound(lim limit.Limit, operation string, amount int64) {
 	if lim.Counts == limit.CountCalls {
-		l.history.note(l.last, l.last, series{operation: operation}, 0, amount)
+		l.noteSpent(l.last, series{operation: operation}, 0, amount)
 		return
 	}
-	l.history.note(l.last, l.last, series{operation: operation}, amount, 0)
+	l.noteSpent(l.last, series{operation: operation}, amount, 0)
 }
 
-// imported takes over a row of another ledger's history, in place of one that an earlier
+// importHistory takes over a row of another history, in place of one that an earlier
 // import brought.
-func (h history) imported(r driver.Row, own string, now int64) {
-	if r.ID == own || r.Start < kept(now) {
+func (l *ledger) importHistory(r driver.Row, now int64) {
+	if r.ID == l.id || r.ID == l.history.ids[r.Start/historyDay] || r.Start < kept(now) {
 		return
 	}
-	*h.row(r.Start, series{r.Operation, r.Labels.Job, r.Labels.Region, r.ID}) = sum{r.Units, r.Calls}
+	*l.history.row(r.Start, series{r.Operation, r.Labels.Job, r.Labels.Region, r.ID}) = sum{r.Units, r.Calls}
 }
 
-// export writes the rows for an export of a ledger.
-func (h history) export(ledger string, now, last int64, to driver.LedgerWriter) error {
-	for key, row := range h {
-		id := key.ledger
+// export writes the rows up to an hour for an export.
+func (h *history) export(now, last int64, to driver.LedgerWriter) error {
+	for key, row := range h.rows {
+		id := key.source
 		if id == "" {
-			id = ledger
+			id = h.ids[key.hour/historyDay]
 		}
 		if key.hour < kept(now) || key.hour > last || row.units == 0 && row.calls == 0 {
 			continue
@@ -128,7 +145,7 @@ func (s *Store) History(ctx context.Context, q driver.HistoryQuery) (driver.Hist
 	}
 	view := driver.History{Now: when.clock, Since: max(driver.HourOf(q.Since), kept(when.now))}
 	rows, last := map[driver.HistoryRow]*driver.HistoryRow{}, l.lastHour(when.now)
-	for key, row := range s.histories[q.Budget] {
+	for key, row := range l.history.rows {
 		if key.hour < view.Since || key.hour > last {
 			continue
 		}

@@ -24,7 +24,7 @@ type Store struct {
 	mu      sync.Mutex // guards all below
 	ledgers map[string]*ledger
 	// histories are by budget; they outlive their ledgers.
-	histories map[string]history
+	histories map[string]*history
 	jobs      map[string]*job
 	closed    bool
 }
@@ -36,7 +36,7 @@ func New(clock func() int64) *Store {
 	if clock == nil {
 		clock = func() int64 { return time.Now().UnixMicro() }
 	}
-	return &Store{clock: clock, ledgers: map[string]*ledger{}, histories: map[string]history{}, jobs: map[string]*job{}}
+	return &Store{clock: clock, ledgers: map[string]*ledger{}, histories: map[string]*history{}, jobs: map[string]*job{}}
 }
 
 // ledger is the state of one budget.
@@ -51,7 +51,7 @@ type ledger struct {
 	meters  map[string]*meter
 	locks   map[string]lock // by the limit's name; empty: the budget
 
-	history  history
+	history  *history
 	id       string // random
 	rowNo    int64  // the newest merged row's number
 	imports  driver.Imports
@@ -70,13 +70,18 @@ type noted struct {
 	at   int64
 }
 
-// newLedger is an empty ledger, with the budget's history.
+// newLedger is an empty ledger, with the budget's history. The store has neither until begun
+// adds them.
 func (s *Store) newLedger(name string) *ledger {
-	if s.histories[name] == nil {
-		s.histories[name] = history{}
+	past := s.histories[name]
+	if past == nil {
+		past = newHistory()
 	}
-	return &ledger{history: s.histories[name], windows: map[string]*window{}, meters: map[string]*meter{}, locks: map[string]lock{}, id: rand.Text()}
+	return &ledger{history: past, windows: map[string]*window{}, meters: map[string]*meter{}, locks: map[string]lock{}, id: rand.Text()}
 }
+
+// begun adds a new ledger to the store.
+func (s *Store) begun(name string, l *ledger) { s.ledgers[name], s.histories[name] = l, l.history }
 
 type state int
 
@@ -288,7 +293,7 @@ func (s *Store) begin(ctx context.Context, name string, caller int64) (*ledger, 
 	}
 	if s.ledgers[name] == nil {
 		l.born = when.now
-		s.ledgers[name] = l
+		s.begun(name, l)
 	}
 	l.last = when.now
 	return l, when, nil
@@ -313,7 +318,7 @@ func (s *Store) acceptClock(name string) {
 	if l == nil {
 		l = s.newLedger(name)
 		l.born = s.clock()
-		s.ledgers[name] = l
+		s.begun(name, l)
 	}
 	l.last = max(l.last, s.clock())
 }

@@ -246,6 +246,6 @@ func (s *Store) reset(ctx context.Context, name string) error {
 		l.id, l.changes, l.hosts, l.tables = old.id, old.changes, old.hosts, old.tables
 	}
 	l.born, l.last, l.newest, l.gone, l.resetAt = now, now, now, now, now
-	s.ledgers[name] = l
+	s.begun(name, l)
 	return nil
 }

@@ -47,8 +47,6 @@ func (s *Store) Export(ctx context.Context, export driver.Export, to driver.Ledg
 			if err := to.Head(page.head); err != nil {
 				return err
 			}
-		}
-		if first && page.head.Ledger != "" {
 			if err := s.exportHistory(ctx, export, to); err != nil {
 				return err
 			}
@@ -97,6 +95,7 @@ func (s *Store) exportPage(ctx context.Context, export driver.Export, cursor str
 		return page, clockError(doing, clock)
 	}
 	if page.next = text(reply, 8); text(reply, 1) == "" {
+		page.head.At = earlierClock(clock, export.Now)
 		return page, nil
 	}
 	if version := text(reply, 1); version != "1" {

@@ -14,6 +14,7 @@ import (
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
+	"github.com/quotactl/quotactl/internal/storetest"
 )
 
 // historyDay is a day, in µs.
@@ -58,6 +59,16 @@ func (f *fakeStore) units() (sum int64) {
 		sum += row.Units
 	}
 	return sum
+}
+
+func TestHistoryOutlivesTheLedger(t *testing.T) {
+	t.Parallel()
+	f, admin := startFake(t)
+	storetest.HistoryOutlives(t, f, f.now, func(budget string) {
+		keys := must.Get(admin.Keys(t.Context(), "*{"+budget+"}:[^h]*").Result())(t)
+		must.Equal(t, len(keys) >= 4, true, "keys of the ledger:", keys)
+		must.Do(t, admin.Del(t.Context(), keys...).Err())
+	})
 }
 
 // A store that keeps no history leaves it out of an import, and imports the rest.

@@ -44,20 +44,18 @@ func (s *Store) export(ctx context.Context, c *conn, export driver.Export, to dr
 	if err != nil {
 		return err
 	}
-	var head driver.LedgerHead
-	whole := len(export.Counting.Limits) == 0
+	head, whole := driver.LedgerHead{At: when.now}, len(export.Counting.Limits) == 0
 	if l.b > 0 {
-		head = driver.LedgerHead{Ledger: l.id, At: when.now, Born: l.born, Gone: l.gone}
-	}
-	if l.b > 0 && whole {
-		head.Locks = l.standing(when.now)
+		head.Ledger, head.Born, head.Gone = l.id, l.born, l.gone
+		if whole {
+			head.Locks = l.standing(when.now)
+		}
 	}
 	if err := to.Head(head); err != nil {
 		return errWriter{err}
 	}
-	if l.b > 0 && whole {
-		l.historyKept = s.historyKept
-		if err := l.exportHistory(ctx, to); err != nil {
+	if l.historyKept = s.historyKept; whole && l.historyKept >= 0 {
+		if err := l.exportHistory(ctx, when.now, to); err != nil {
 			return err
 		}
 	}

@@ -13,7 +13,7 @@ const historyTables = `
 CREATE TABLE series (
 	no INTEGER PRIMARY KEY AUTOINCREMENT, -- never used again, since processes cache it
 	budget TEXT NOT NULL, operation TEXT NOT NULL, job TEXT NOT NULL, region TEXT NOT NULL,
-	ledger TEXT NOT NULL,        -- the foreign ledger that charged it; empty: the budget's own
+	ledger TEXT NOT NULL,        -- the id of the history from which an import brought it; empty: the budget's own
 	last INTEGER NOT NULL,       -- the latest hour
 	UNIQUE (budget, operation, job, region, ledger)
 );
@@ -38,9 +38,9 @@ CREATE TABLE history_day (
 ) WITHOUT ROWID;
 `
 
-// series is whose charges a row of history sums. ledger is the id of the foreign ledger
-// that made them; empty: the budget's own.
-type series struct{ operation, job, region, ledger string }
+// series is whose charges a row of history sums. source is the id of the history from which
+// an import brought them; empty: the budget's own.
+type series struct{ operation, job, region, source string }
 
 type hourly struct {
 	hour int64 // hours since the Unix epoch
@@ -179,7 +179,7 @@ const maxSeries = 4096
 func (l *ledger) seriesNumber(key hourly) (no int64, err error) {
 	_, err = l.c.first(`INSERT INTO series(budget, operation, job, region, ledger, last) VALUES (?, ?, ?, ?, ?, ?)
 		ON CONFLICT DO UPDATE SET last = max(last, excluded.last) RETURNING no`,
-		[]any{l.name, key.operation, key.job, key.region, key.ledger, key.hour}, &no)
+		[]any{l.name, key.operation, key.job, key.region, key.source, key.hour}, &no)
 	if err != nil {
 		return 0, err
 	}
@@ -215,12 +215,16 @@ func (l *ledger) pruneHistory(no int64) error {
 	return l.c.exec("DELETE FROM history_day WHERE budget = ?1 AND NOT EXISTS (SELECT 1 FROM series WHERE budget = ?1)", budget)
 }
 
-// importHistory takes over a row of another ledger's history, in place of one that an earlier
-// import brought.
+// importHistory takes over a row of another history, in place of one that an earlier import
+// brought.
 func (l *ledger) importHistory(r driver.Row) error {
 	key := hourly{r.Start / driver.HistoryHour, series{r.Operation, r.Labels.Job, r.Labels.Region, r.ID}}
 	if r.ID == l.id || l.historyKept < 0 || key.hour < l.firstHour(l.last) {
 		return nil
+	}
+	var own string
+	if _, err := l.c.first("SELECT id FROM history_day WHERE budget = ? AND day = ?", []any{l.name, key.hour / historyDay}, &own); err != nil || own == r.ID {
+		return err
 	}
 	no, err := l.seriesNumber(key)
 	if err != nil {
@@ -230,13 +234,18 @@ func (l *ledger) importHistory(r driver.Row) error {
 		ON CONFLICT DO UPDATE SET units = excluded.units, calls = excluded.calls`, no, key.hour, r.Units, r.Calls)
 }
 
-// exportHistory writes a budget's history to an export.
-func (l *ledger) exportHistory(ctx context.Context, to driver.LedgerWriter) error {
+// exportHistory writes a budget's history at now to an export.
+func (l *ledger) exportHistory(ctx context.Context, now int64, to driver.LedgerWriter) error {
+	var day, no int64
+	var id string
+	ids := map[int64]string{}
+	if err := l.c.each("SELECT day, id FROM history_day WHERE budget = ?", []any{l.name}, func() { ids[day] = id }, &day, &id); err != nil {
+		return err
+	}
 	var one series
-	var no int64
 	list := map[int64]series{}
 	err := l.c.each("SELECT no, operation, job, region, ledger FROM series WHERE budget = ?", []any{l.name}, func() { list[no] = one },
-		&no, &one.operation, &one.job, &one.region, &one.ledger)
+		&no, &one.operation, &one.job, &one.region, &one.source)
 	if err != nil {
 		return err
 	}
@@ -244,13 +253,13 @@ func (l *ledger) exportHistory(ctx context.Context, to driver.LedgerWriter) erro
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		row := driver.Row{ID: s.ledger, State: driver.RowHistory, Operation: s.operation, Labels: driver.Labels{Job: s.job, Region: s.region}}
-		if row.ID == "" {
-			row.ID = l.id
-		}
+		row := driver.Row{ID: s.source, State: driver.RowHistory, Operation: s.operation, Labels: driver.Labels{Job: s.job, Region: s.region}}
 		var hour int64
 		var rows []driver.Row
-		err := l.c.each("SELECT hour, units, calls FROM history WHERE series = ? AND hour BETWEEN ? AND ? AND (units <> 0 OR calls <> 0)", []any{no, l.firstHour(l.last), l.lastHour(l.last)}, func() {
+		err := l.c.each("SELECT hour, units, calls FROM history WHERE series = ? AND hour BETWEEN ? AND ? AND (units <> 0 OR calls <> 0)", []any{no, l.firstHour(now), l.lastHour(now)}, func() {
+			if s.source == "" {
+				row.ID = ids[hour/historyDay]
+			}
 			row.Start = hour * driver.HistoryHour
 			row.Score = row.Start
 			rows = append(rows, row)

@@ -10,6 +10,7 @@ import (
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
+	"github.com/quotactl/quotactl/internal/storetest"
 )
 
 // by gives an item a job and a region.
@@ -83,4 +84,35 @@ func TestOpenCountsSeries(t *testing.T) {
 	}
 	b.open()
 	check.Equal(t, query[string](t, b.path, ask), counts, "days, their series and ids")
+}
+
+func TestHistoryOutlivesTheLedger(t *testing.T) {
+	b := newBench(t)
+	storetest.HistoryOutlives(t, b.store, b.now, func(string) {
+		execute(t, b.path, "UPDATE budget SET name = NULL, idle_at = 0") // as an idle one is deleted
+	})
+}
+
+// An export has the hours that are shown, however long ago the ledger was last used.
+func TestExportHistoryShown(t *testing.T) {
+	b := newBench(t, rolling(10, minute))
+	b.granted(item("a", 1))
+	for ago, rows := range map[int64]int{driver.HistoryKept + hour - 1: 1, driver.HistoryKept + hour: 0} {
+		b.now = noon + ago
+		var c counted
+		must.Do(t, b.store.Export(t.Context(), driver.Export{Budget: name, Now: b.now}, &c))
+		check.Equal(t, int(c), rows, "rows of history after", ago)
+	}
+}
+
+// counted counts the rows of an export's history.
+type counted int
+
+func (*counted) Head(driver.LedgerHead) error { return nil }
+
+func (c *counted) Row(row driver.Row) error {
+	if row.State == driver.RowHistory {
+		*c++
+	}
+	return nil
 }

@@ -30,10 +30,14 @@ during the export may be missing from it.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onStore(cmd.Context(), args[0], func(ctx context.Context, _ *config.Config, store open.Backend) error {
 				facts, err := ledgerfile.Export(ctx, store, args[0], a.now(), a.stdout)
-				if err == nil && facts.Head.Ledger == "" {
-					a.logger().Warn("exported nothing: the store has no ledger of this budget; check --store", "budget", args[0])
-				} else if err == nil {
+				switch {
+				case err != nil:
+				case facts.Head.Ledger != "":
 					a.logger().Info("exported", "budget", args[0], "rows", facts.Rows)
+				case facts.History > 0:
+					a.logger().Info("exported the history alone: the store has no ledger of this budget", "budget", args[0], "hours", facts.History)
+				default:
+					a.logger().Warn("exported nothing: the store has no ledger of this budget; check --store", "budget", args[0])
 				}
 				return err
 			})

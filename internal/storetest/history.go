@@ -159,6 +159,72 @@ func testHistoryMoved(t *testing.T, w *world) {
 	w.wantCharged(row, 10, 3) // s was released in the other ledger, whose history takes it out
 }
 
+// anew has the budget's ledger begin anew with another id, as after a loss.
+func (w *world) anew() {
+	w.t.Helper()
+	before := w.exported().head.Ledger
+	must.Get(driver.Apply(context.Background(), w.store, driver.Recovery{Budget: w.budget, Now: w.now, Limits: w.limits, Gone: []string{before}, Used: []int64{-1}}))(w.t)
+	must.Equal(w.t, w.exported().head.Ledger != before, true, "another id")
+}
+
+// A day of the history keeps its id when the ledger gets another one, so that two exports
+// do not count twice, nor an import of what comes from here.
+func testHistoryAnew(t *testing.T, w *world) {
+	w.limits = []limit.Limit{rolling("w", 1000, time.Minute)}
+	source, begin := w.budget, driver.HourOf(w.now)
+	row := driver.HistoryRow{Hour: begin, Operation: "op", Job: "job", Region: "DE"}
+	tomorrow := driver.HistoryRow{Hour: begin + 24*hour, Operation: "op", Job: "job", Region: "DE"}
+	w.granted(spentBy(item("a", "op", 7), "job", "DE"))
+	first := must.Get(copyOf(w.store, w.budget, w.now))(t)
+	w.anew()
+	w.granted(spentBy(item("b", "op", 7), "job", "DE"))
+	second := must.Get(copyOf(w.store, w.budget, w.now))(t)
+	w.now += 24 * hour
+	w.granted(spentBy(item("c", "op", 5), "job", "DE"))
+	third := must.Get(copyOf(w.store, w.budget, w.now))(t)
+
+	w.budget = "up/moved"
+	for export, c := range []ledgerCopy{first, second, third} {
+		w.importInto(w.budget, fmt.Sprint(export), c, 0, c.rows, true)
+	}
+	w.wantCharged(row, 14, 2)
+	w.wantCharged(tomorrow, 5, 1)
+	back := must.Get(copyOf(w.store, w.budget, w.now))(t)
+	w.budget = source
+	for export, c := range []ledgerCopy{first, third, back} {
+		w.importInto(w.budget, fmt.Sprint(export), c, 0, c.rows, true)
+	}
+	w.wantCharged(row, 14, 2)
+	w.wantCharged(tomorrow, 5, 1)
+}
+
+// HistoryOutlives checks the history of a budget whose ledger is gone: it is exported all
+// the same, under one id with what the next ledger charges. gone has the store lose the
+// budget's ledger. The store's clock shows now.
+func HistoryOutlives(t *testing.T, store Store, now int64, gone func(budget string)) {
+	t.Helper()
+	w := &world{t: t, store: store, budget: "up/key1", now: now, limits: []limit.Limit{rolling("w", 1000, time.Minute)}}
+	source, row := w.budget, driver.HistoryRow{Hour: driver.HourOf(w.now), Operation: "op", Job: "job", Region: "DE"}
+	w.granted(spentBy(item("a", "op", 7), "job", "DE"))
+	gone(w.budget)
+	alone := must.Get(copyOf(w.store, w.budget, w.now))(t)
+	check.Equal(t, alone.head.Ledger, "", "the id of a ledger that is gone")
+	check.Equal(t, alone.head.At, w.now, "when it was exported")
+	check.Equal(t, len(alone.rows), 1, "rows")
+	w.importInto("up/moved", "alone", alone, 0, alone.rows, true)
+
+	w.granted(spentBy(item("b", "op", 7), "job", "DE"))
+	w.granted(spentBy(item("c", "op", 1), "job", "FR")) // and something new in the day
+	next := must.Get(copyOf(w.store, w.budget, w.now))(t)
+	w.importInto("up/moved", "next", next, 0, next.rows, true)
+	w.budget = "up/moved"
+	w.wantCharged(row, 14, 2)
+	back := must.Get(copyOf(w.store, w.budget, w.now))(t)
+	w.importInto(source, "back", back, 0, back.rows, true)
+	w.budget = source
+	w.wantCharged(row, 14, 2)
+}
+
 // History is kept for driver.HistoryKept.
 func testHistoryKept(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 1000, time.Minute)}

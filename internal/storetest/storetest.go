@@ -125,6 +125,7 @@ func Run(t *testing.T, open Open) {
 		{"HistoryOfMany", testHistoryOfMany},
 		{"HistoryOfManyDays", testHistoryOfManyDays},
 		{"HistoryMoved", testHistoryMoved},
+		{"HistoryAnew", testHistoryAnew},
 		{"HistoryKept", testHistoryKept},
 		{"JobDocument", testJobDocument},
 		{"JobClock", testJobClock},
