@@ -50,7 +50,10 @@ do
 
   -- spent notes an item's new entry.
   function history.spent(item, e)
-    if not args.kept then return end
+    if not args.kept then
+      M.unnoted = math.max(M.unnoted, e.start)
+      return
+    end
     local no, start = item.series, e.start
     if not present or start < present.hour or start >= present.hour + HOUR then
       local hour = floorTo(start, HOUR)
@@ -61,8 +64,10 @@ do
     present.calls[no] = (present.calls[no] or 0) + 1
   end
 
-  -- ended notes how a reservation's end changes what its entry counts.
+  -- ended notes how a reservation's end changes what its entry counts, if the history has
+  -- its charge.
   function history.ended(e, units, calls)
+    if e.start <= M.unnoted then return end
     note(e.start, baseOf(e.op) .. '|' .. string.match(e.labels, '^[^|]*|[^|]*'), units, calls)
   end
 

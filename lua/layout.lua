@@ -19,7 +19,8 @@
 --            the like so far), split (patterns of the jobs whose charges are counted
 --            apart, for shares), spos (how far their entries have moved), tables (each
 --            host, the digest of its shares, and when it was first and last noted,
---            separated by blanks), pause (no merging begins before this time: an export is reading)
+--            separated by blanks), pause (no merging begins before this time: an export is reading),
+--            unnoted (the history may lack charges of up to here)
 --   e        hash id -> entry: 1|op|asked|units|state|start|score|job|region|run
 --            empty units and score are equal to asked and start; states: p plain,
 --            o open, s settled, r released, m a merged row, whose id is a space and

@@ -23,7 +23,7 @@ end
 -- load reads m. It returns the answer where m is of a newer format, else nil.
 local function load(raw)
   local f = redis.call('HMGET', keyM, 'v', 'last', 'newest', 'born', 'n', 'nops', 'ops', 'wins', 'chg', 'exp', 'prune', 'gone', 'sig',
-    'meters', 'merged', 'rowno', 'mpos', 'locks', 'marks', 'lid', 'nid', 'loss', 'hosts', 'reset', 'seq', 'pause', 'split', 'spos', 'tables')
+    'meters', 'merged', 'rowno', 'mpos', 'locks', 'marks', 'lid', 'nid', 'loss', 'hosts', 'reset', 'seq', 'pause', 'split', 'spos', 'tables', 'unnoted')
   M.v = f[1]
   M.last, M.newest, M.born = tonumber(f[2] or 0), tonumber(f[3] or 0), tonumber(f[4] or 0)
   M.n, M.nops, M.ops = tonumber(f[5] or 0), tonumber(f[6] or 0), f[7] or ''
@@ -34,7 +34,8 @@ local function load(raw)
   M.lid, M.nid, M.loss, M.hosts = f[20] or '', f[21] or '', f[22] or '', f[23] or ''
   M.reset, M.seq, M.pause = tonumber(f[24] or 0), tonumber(f[25] or 0), tonumber(f[26] or 0)
   M.split, M.spos, M.tables = f[27] or '', f[28] or '', f[29] or ''
-  saved = {split = M.split, spos = M.spos, lid = M.lid, loss = M.loss, hosts = M.hosts, tables = M.tables, meters = M.meters, merged = M.merged, rowno = M.rowno, mpos = M.mpos, locks = M.locks, marks = M.marks}
+  M.unnoted = tonumber(f[30] or M.v and M.newest or 0) -- without the field it is of a version that kept no history
+  saved = {unnoted = f[30] and M.unnoted, split = M.split, spos = M.spos, lid = M.lid, loss = M.loss, hosts = M.hosts, tables = M.tables, meters = M.meters, merged = M.merged, rowno = M.rowno, mpos = M.mpos, locks = M.locks, marks = M.marks}
   loadMeters()
   loadLocks()
   nops = M.nops
@@ -315,6 +316,7 @@ local function saveMore()
   if M.split ~= saved.split or M.spos ~= saved.spos then
     redis.call('HSET', keyM, 'split', M.split, 'spos', M.spos)
   end
+  if M.unnoted ~= saved.unnoted then redis.call('HSET', keyM, 'unnoted', int(M.unnoted)) end
   if M.tables ~= saved.tables then redis.call('HSET', keyM, 'tables', M.tables) end
   if M.lid ~= saved.lid or M.loss ~= saved.loss or M.hosts ~= saved.hosts then
     redis.call('HSET', keyM, 'lid', M.lid, 'loss', M.loss, 'hosts', M.hosts)

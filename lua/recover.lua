@@ -106,6 +106,7 @@ local function blank()
   saved.tables = ''
   saved.lid, saved.loss, saved.hosts, M.lid, M.nid, M.loss, M.reset, M.seq = '', '', '', '', '', '', 0, 0 -- hosts and tables are kept
   M.meters, M.merged, M.rowno, M.mpos, M.emptied = '', 0, 0, '', true
+  M.unnoted, saved.unnoted = 0, nil
   nops, opNames = 0, nil
   for i = #wins, 1, -1 do
     winByKey[wins[i].key] = nil

@@ -49,11 +49,14 @@ type LedgerWriter interface {
 // LedgerHead is what a ledger holds besides its entries. That of a budget without a ledger,
 // which may have a history, has only At.
 type LedgerHead struct {
-	Ledger string     // the ledger's id; empty: there is no ledger
-	At     int64      // the store's clock at the export, in µs
-	Born   int64      // the instant (µs) of the ledger's first decision
-	Gone   int64      // the ledger has forgotten what finished up to this instant (µs)
-	Locks  []LockView // the locks that hold, fences included
+	Ledger string // the ledger's id; empty: there is no ledger
+	At     int64  // the store's clock at the export, in µs
+	Born   int64  // the instant (µs) of the ledger's first decision
+	Gone   int64  // the ledger has forgotten what finished up to this instant (µs)
+	// Unnoted is the instant (µs) up to which the history may lack charges of the ledger. The
+	// end of a reservation made up to then does not change the history.
+	Unnoted int64
+	Locks   []LockView // the locks that hold, fences included
 }
 
 // RowState says what kind of entry a Row is.
@@ -68,7 +71,9 @@ const (
 	RowMerged   RowState = "merged" // several charges without ids, or a charge of a pseudo-operation
 	// RowHistory: no entry, but what was charged in one hour, which Start and Score
 	// begin. ID names the history of that day: it is the id of the ledger that charged first
-	// in the day, and stays although another ledger of the budget charges later.
+	// in the day, and stays although another ledger of the budget charges later. Units and
+	// calls are below 0 where the ledger ended reservations that an import had brought: the
+	// rows of the history from which they come have their charges.
 	RowHistory RowState = "history"
 )
 
@@ -290,6 +295,8 @@ func (r Row) validateHistory() error {
 		return fmt.Errorf("%w: id %q: a row of history is named after a ledger, by letters and digits, at most 64", ErrInvalid, r.ID)
 	case r.Start < 0 || r.Start > maxInstant || r.Start != HourOf(r.Start) || r.Score != r.Start:
 		return fmt.Errorf("%w: a row of history begins at %d µs, which begins no hour", ErrInvalid, r.Start)
+	case r.Pseudo() && min(r.Units, r.Calls) < 0: // others: see RowHistory
+		return fmt.Errorf("%w: a row of history has %d units and %d calls of %s, which is never taken back", ErrInvalid, r.Units, r.Calls, r.Operation)
 	case max(r.Units, -r.Units, r.Calls, -r.Calls) > most:
 		return fmt.Errorf("%w: a row of history has %d units and %d calls: use at most %d of each", ErrTooManyUnits, r.Units, r.Calls, most)
 	}
@@ -326,7 +333,7 @@ func (h LedgerHead) Validate() error {
 	if h.Ledger != "" && !validLabel(h.Ledger, "") || len(h.Ledger) > 64 {
 		return invalid("ledger %q: use letters and digits, at most 64", h.Ledger)
 	}
-	for _, at := range []int64{h.At, h.Born, h.Gone} {
+	for _, at := range []int64{h.At, h.Born, h.Gone, h.Unnoted} {
 		if at < 0 || at > maxInstant {
 			return invalid("an instant of %d µs", at)
 		}

@@ -207,7 +207,7 @@ func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, e
 		for _, m := range l.meters {
 			m.finish(e, 0, true, now, when.drains())
 		}
-		l.noteCharge(e, -e.units, -1)
+		l.noteEnd(e, -e.units, -1)
 		e.state, e.units, e.score = released, 0, l.ended(e, max(now, when.later)-f.Age)
 		answer.Result, answer.At = driver.Released, e.score
 		l.changes++
@@ -227,7 +227,7 @@ func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, e
 		for _, m := range l.meters {
 			m.finish(e, f.Units, false, now, when.drains())
 		}
-		l.noteCharge(e, f.Units-e.units, 0)
+		l.noteEnd(e, f.Units-e.units, 0)
 		e.state, e.units, e.score = settled, f.Units, l.ended(e, max(now, when.later)-f.Age)
 		answer.Result, answer.At = driver.Settled, e.score
 		l.changes++

@@ -19,7 +19,7 @@ func (s *Store) Export(ctx context.Context, export driver.Export, to driver.Ledg
 	}
 	head, whole := driver.LedgerHead{At: when.now}, len(export.Counting.Limits) == 0
 	if s.ledgers[export.Budget] != nil {
-		head.Ledger, head.Born, head.Gone = l.id, l.born, l.gone
+		head.Ledger, head.Born, head.Gone, head.Unnoted = l.id, l.born, l.gone, l.unnoted
 		if whole {
 			head.Locks = l.standing(when.now)
 		}
@@ -84,6 +84,7 @@ func (s *Store) importRows(ctx context.Context, c driver.Import) (answer driver.
 	if answer.Done < c.From || noted && answer.Done >= c.From+int64(len(c.Rows)) {
 		return answer, nil
 	}
+	l.unnoted = max(l.unnoted, c.Head.Unnoted)
 	for i, row := range c.Rows {
 		if c.From+int64(i) >= answer.Done {
 			l.importRow(row, c.Head, when.now, &answer)

@@ -96,6 +96,13 @@ func (l *ledger) noteCharge(e *entry, units, calls int64) {
 	l.noteSpent(e.start, series{operation: e.item.Operation, job: e.item.Labels.Job, region: e.item.Labels.Region}, units, calls)
 }
 
+// noteEnd does so for a reservation's end, if the history has its charge.
+func (l *ledger) noteEnd(e *entry, units, calls int64) {
+	if e.start > l.unnoted {
+		l.noteCharge(e, units, calls)
+	}
+}
+
 // noteFound notes drift or recovered units of a limit, in the present hour.
 func (l *ledger) noteFound(lim limit.Limit, operation string, amount int64) {
 	if lim.Counts == limit.CountCalls {

@@ -52,6 +52,7 @@ type ledger struct {
 	locks   map[string]lock // by the limit's name; empty: the budget
 
 	history  *history
+	unnoted  int64  // the history may lack charges of up to here
 	id       string // random
 	rowNo    int64  // the newest merged row's number
 	imports  driver.Imports

@@ -133,16 +133,17 @@ type chargeArgs struct {
 
 // importArgs are a driver.Import. Most is how many exports the ledger remembers.
 type importArgs struct {
-	Export string    `json:"export"`
-	Ledger string    `json:"ledger"`
-	At     int64     `json:"at"`
-	Born   int64     `json:"born"`
-	Gone   int64     `json:"gone"`
-	Locks  []lockRow `json:"locks"`
-	From   int64     `json:"from"`
-	Rows   []rowArgs `json:"rows"`
-	Last   bool      `json:"last,omitempty"`
-	Most   int       `json:"most"`
+	Export  string    `json:"export"`
+	Ledger  string    `json:"ledger"`
+	At      int64     `json:"at"`
+	Born    int64     `json:"born"`
+	Gone    int64     `json:"gone"`
+	Unnoted int64     `json:"unnoted"`
+	Locks   []lockRow `json:"locks"`
+	From    int64     `json:"from"`
+	Rows    []rowArgs `json:"rows"`
+	Last    bool      `json:"last,omitempty"`
+	Most    int       `json:"most"`
 }
 
 // lockRow is a lock of an exported ledger.

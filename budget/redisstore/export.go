@@ -102,7 +102,10 @@ func (s *Store) exportPage(ctx context.Context, export driver.Export, cursor str
 		return page, s.newer(export.Budget, version)
 	}
 	page.epoch = text(reply, 10)
-	page.head = driver.LedgerHead{Ledger: text(reply, 2), Born: numberAt(reply, 4), Gone: numberAt(reply, 5)}
+	page.head = driver.LedgerHead{Ledger: text(reply, 2), Born: numberAt(reply, 4), Gone: numberAt(reply, 5), Unnoted: numberAt(reply, 11)}
+	if s.kept == 0 {
+		page.head.Unnoted = max(page.head.Unnoted, numberAt(reply, 12))
+	}
 	page.head.At = max(earlierClock(clock, export.Now), last)
 	page.head.Locks = standing(text(reply, 7), page.head.At)
 	names, entries := splitNames(text(reply, 6)), list(reply, 9)
@@ -121,7 +124,7 @@ func (s *Store) exportPage(ctx context.Context, export driver.Export, cursor str
 
 // isPage checks the form of a reply of export.lua.
 func isPage(reply []any) bool {
-	return tuple(count, isText, isText, count, count, count, isNames, isLocks, isText, listOf(isText), isText)(any(reply)) && len(list(reply, 9))%2 == 0
+	return tuple(count, isText, isText, count, count, count, isNames, isLocks, isText, listOf(isText), isText, count, count)(any(reply)) && len(list(reply, 9))%2 == 0
 }
 
 // readRow reads an entry as ledger.lua packs it:
@@ -202,7 +205,7 @@ func importRegistry(had registry, rows []driver.Row) (registry, []string) {
 // importOf are the arguments of an import.
 func importOf(c driver.Import, known registry) *importArgs {
 	args := &importArgs{
-		Export: c.Export, Ledger: c.Head.Ledger, At: c.Head.At, Born: c.Head.Born, Gone: c.Head.Gone,
+		Export: c.Export, Ledger: c.Head.Ledger, At: c.Head.At, Born: c.Head.Born, Gone: c.Head.Gone, Unnoted: c.Head.Unnoted,
 		Locks: []lockRow{}, From: c.From, Rows: make([]rowArgs, len(c.Rows)), Last: c.Last, Most: driver.MaxExports,
 	}
 	for _, k := range c.Head.Locks {

@@ -167,3 +167,13 @@ func (p *pages) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		return err
 	}
 }
+
+func TestHistoryBegins(t *testing.T) {
+	t.Parallel()
+	f, admin := startFake(t)
+	storetest.HistoryBegins(t, openWithoutHistory(t, f), f, f.now, func() storetest.Store {
+		must.Do(t, admin.HDel(t.Context(), "quotactl:v1:{"+name+"}:m", "unnoted").Err())
+		must.Do(t, admin.Del(t.Context(), dayKey(f.now)).Err())
+		return f
+	})
+}

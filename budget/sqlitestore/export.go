@@ -46,10 +46,13 @@ func (s *Store) export(ctx context.Context, c *conn, export driver.Export, to dr
 	}
 	head, whole := driver.LedgerHead{At: when.now}, len(export.Counting.Limits) == 0
 	if l.b > 0 {
-		head.Ledger, head.Born, head.Gone = l.id, l.born, l.gone
+		head.Ledger, head.Born, head.Gone, head.Unnoted = l.id, l.born, l.gone, l.unnoted
 		if whole {
 			head.Locks = l.standing(when.now)
 		}
+	}
+	if s.historyKept < 0 {
+		head.Unnoted = max(l.unnoted, l.newest)
 	}
 	if err := to.Head(head); err != nil {
 		return errWriter{err}
@@ -182,6 +185,7 @@ func (d *decider) importRows(c *conn, r driver.Import, answer *driver.Imported) 
 	if d.done = done < r.From || noted && done >= upto; d.done {
 		return d.close()
 	}
+	l.unnoted = max(l.unnoted, r.Head.Unnoted)
 	for i, row := range r.Rows {
 		if r.From+int64(i) >= done {
 			if err := d.importRow(row, r.Head, answer); err != nil {
@@ -256,6 +260,9 @@ func (d *decider) importRow(r driver.Row, head driver.LedgerHead, answer *driver
 		return err
 	}
 	answer.Added++
+	if l.historyKept < 0 {
+		l.unnoted = max(l.unnoted, e.start)
+	}
 	switch number, own := strings.CutPrefix(e.id, " "); {
 	case e.state != stateMerged:
 		l.merged = min(l.merged, e.score-1)

@@ -61,7 +61,11 @@ func (l *ledger) lastHour(now int64) int64 { return max(now, l.newest) / driver.
 
 // noteSpent adds to the hour of an instant. The transaction's sums are written at its end.
 func (l *ledger) noteSpent(at int64, s series, units, calls int64) {
-	if l.historyKept < 0 || units == 0 && calls == 0 {
+	switch {
+	case l.historyKept < 0:
+		l.unnoted = max(l.unnoted, at)
+		return
+	case units == 0 && calls == 0:
 		return
 	}
 	key := hourly{at / driver.HistoryHour, s}
@@ -82,9 +86,9 @@ func (v *counting) noteFound(operation string, amount int64) {
 }
 
 // noteEnd notes how a reservation's end changes what it counts, in the hour in which it
-// was charged.
+// was charged, if the history has the charge.
 func (l *ledger) noteEnd(e *entry, units, calls int64) error {
-	if l.historyKept < 0 || units == 0 && calls == 0 {
+	if l.historyKept < 0 || e.start <= l.unnoted || units == 0 && calls == 0 {
 		return nil
 	}
 	job, err := l.labelText(e.job)

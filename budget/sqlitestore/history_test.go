@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
@@ -30,9 +31,8 @@ func (b *bench) fillDay() {
 	}
 }
 
-// What a charge notes in the history reads and writes single rows, however many series the
-// budget has: every step of every statement seeks a whole key, or the one row that is next
-// to be removed.
+// A charge reads and writes single rows of the history, however many series the budget has:
+// every step of every statement seeks a whole key, or the one row to be removed next.
 func TestHistoryReadsSingleRows(t *testing.T) {
 	b := newBench(t, rolling(1_000_000, minute))
 	b.now = noon - noon%day
@@ -65,8 +65,7 @@ func TestHistoryReadsSingleRows(t *testing.T) {
 	}
 }
 
-// A file whose history has no counts of series by the day gets them: its days tell apart as
-// many series as before.
+// Opening a file that does not count the series of its days adds the counts.
 func TestOpenCountsSeries(t *testing.T) {
 	b := newBench(t, rolling(1_000_000, 2*day))
 	b.now = noon - noon%day
@@ -115,4 +114,18 @@ func (c *counted) Row(row driver.Row) error {
 		*c++
 	}
 	return nil
+}
+
+func TestHistoryBegins(t *testing.T) {
+	b := newBench(t)
+	without := must.Get(sqlitestore.OpenWithClock(t.Context(), b.path, sqlitestore.Options{Timeout: time.Minute, History: -1}, func() int64 { return b.now }))(t)
+	t.Cleanup(func() { _ = without.Close() })
+	storetest.HistoryBegins(t, without, b.store, b.now, func() storetest.Store {
+		b.close()
+		for _, change := range slices.Concat(toSeventh, []string{"DELETE FROM series", "DELETE FROM history"}) {
+			execute(t, b.path, change)
+		}
+		b.open()
+		return b.store
+	})
 }

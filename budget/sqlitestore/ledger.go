@@ -49,11 +49,12 @@ type ledger struct {
 	locks   map[string]lock // by the limit's name; "": the whole budget
 
 	historyKept int64            // µs; below 0: no history
+	unnoted     int64            // the history may lack charges of up to here
 	noted       map[hourly]sum   // by this transaction, not written yet
 	series      map[series]int64 // their numbers
 }
 
-const readBudget = `SELECT b, version, born, last, newest, gone, n, units, walk_no, boot_id, boot_offset, pruned_at, fresh, label_no, merged, row_no, idle_at, id, newest_id, changes, reset_at, loss, hosts, tables, imports, split
+const readBudget = `SELECT b, version, born, last, newest, gone, n, units, walk_no, boot_id, boot_offset, pruned_at, fresh, label_no, merged, row_no, idle_at, id, newest_id, changes, reset_at, loss, hosts, tables, imports, split, unnoted
 	FROM budget WHERE name = ?`
 
 // readLedger reads a budget's ledger on c; known is the cached one, or nil. A budget that
@@ -66,7 +67,7 @@ func readLedger(c *conn, name string, known *ledger) (*ledger, error) {
 	var lost, seen, tables, imports, split string
 	found, err := c.first(readBudget, []any{name},
 		&l.b, &l.version, &l.born, &l.last, &l.newest, &l.gone, &l.n, &l.units, &l.walkNo,
-		&l.anchor.boot, &l.anchor.offset, &l.prunedAt, &l.fresh, &l.labelNo, &l.merged, &l.rowNo, &l.idleAt, &l.id, &l.newestID, &l.changes, &l.resetAt, &lost, &seen, &tables, &imports, &split)
+		&l.anchor.boot, &l.anchor.offset, &l.prunedAt, &l.fresh, &l.labelNo, &l.merged, &l.rowNo, &l.idleAt, &l.id, &l.newestID, &l.changes, &l.resetAt, &lost, &seen, &tables, &imports, &split, &l.unnoted)
 	if err != nil || !found {
 		return l, err
 	}
@@ -112,7 +113,7 @@ func readLedger(c *conn, name string, known *ledger) (*ledger, error) {
 
 const writeBudget = `UPDATE budget SET version = ?, born = ?, last = ?, newest = ?, gone = ?, n = ?, units = ?, walk_no = ?,
 	boot_id = ?, boot_offset = ?, pruned_at = ?, fresh = ?, label_no = ?, merged = ?, row_no = ?, idle_at = ?,
-	id = ?, newest_id = ?, changes = ?, reset_at = ?, loss = ?, hosts = ?, tables = ?, imports = ?, split = ? WHERE b = ?`
+	id = ?, newest_id = ?, changes = ?, reset_at = ?, loss = ?, hosts = ?, tables = ?, imports = ?, split = ?, unnoted = ? WHERE b = ?`
 
 // create inserts a new budget's row, which assigns its number.
 func (l *ledger) create(now int64) error {
@@ -127,7 +128,7 @@ func (l *ledger) write() error {
 	l.version++
 	err := l.c.exec(writeBudget, l.version, l.born, l.last, l.newest, l.gone, l.n, l.units, l.walkNo,
 		l.anchor.boot, l.anchor.offset, l.prunedAt, l.fresh, l.labelNo, l.merged, l.rowNo, l.idleAt,
-		l.id, l.newestID, l.changes, l.resetAt, l.loss.String(), l.hosts.String(), l.tables.String(), l.imports.String(), l.split.String(), l.b)
+		l.id, l.newestID, l.changes, l.resetAt, l.loss.String(), l.hosts.String(), l.tables.String(), l.imports.String(), l.split.String(), l.unnoted, l.b)
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,8 @@ CREATE TABLE budget (
 	hosts TEXT NOT NULL DEFAULT '',     -- each host that decided lately, and when it was noted
 	imports TEXT NOT NULL DEFAULT '',   -- each export that was imported lately, and how many of its rows
 	tables TEXT NOT NULL DEFAULT '',    -- the share tables of hosts, and when each was noted
-	split TEXT NOT NULL DEFAULT ''      -- the jobs that have lanes of their own, and how far their entries have moved there
+	split TEXT NOT NULL DEFAULT '',     -- the jobs that have lanes of their own, and how far their entries have moved there
+	unnoted INTEGER NOT NULL DEFAULT 0  -- the history may lack charges of up to here
 );
 CREATE INDEX budget_idle ON budget(idle_at);
 CREATE TABLE operation (
@@ -174,6 +175,8 @@ ALTER TABLE budget ADD COLUMN hosts TEXT NOT NULL DEFAULT '';
 	5: "ALTER TABLE budget ADD COLUMN imports TEXT NOT NULL DEFAULT '';",
 	6: "ALTER TABLE budget ADD COLUMN split TEXT NOT NULL DEFAULT ''; ALTER TABLE budget ADD COLUMN tables TEXT NOT NULL DEFAULT '';" + historyTables,
 	7: dayTable + `
+ALTER TABLE budget ADD COLUMN unnoted INTEGER NOT NULL DEFAULT 0;
+UPDATE budget SET unnoted = newest WHERE NOT EXISTS (SELECT 1 FROM series WHERE series.budget = budget.name);
 INSERT INTO history_day(budget, day, id, series)
 	SELECT series.budget, hour / 24, coalesce(nullif(budget.id, ''), upper(hex(randomblob(13)))), count(DISTINCT no)
 	FROM series JOIN history ON series = no LEFT JOIN budget ON name = series.budget WHERE ledger = '' GROUP BY 1, 2;

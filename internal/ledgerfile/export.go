@@ -57,7 +57,7 @@ type writer struct {
 
 func (w *writer) Head(head driver.LedgerHead) error {
 	w.facts.Head = head
-	line := headLine{formatVersion, w.facts.Budget, w.facts.Export, head.Ledger, instant(head.At), instant(head.Born), instant(head.Gone), nil}
+	line := headLine{formatVersion, w.facts.Budget, w.facts.Export, head.Ledger, instant(head.At), instant(head.Born), instant(head.Gone), instant(head.Unnoted), nil}
 	for _, k := range head.Locks {
 		line.Locks = append(line.Locks, lockLine{k.Limit, instant(k.Until), instant(k.Since), k.Why})
 	}

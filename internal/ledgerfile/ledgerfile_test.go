@@ -155,7 +155,7 @@ func TestCheckRefuses(t *testing.T) {
 	end := lastLine(file)
 	for _, one := range [][2]string{
 		{end + "\n", end + "\n{}\n"},
-		{`"quotactl_export":2`, `"quotactl_export":3`},
+		{`"quotactl_export":3`, `"quotactl_export":4`},
 		{`"budget":"up/key1"`, `"budget":"up"`},
 		{`"operation":"op","units":1`, `"operation":"op","units":-1`},
 		{`"units":1,`, ``},
@@ -235,6 +235,57 @@ func TestOpenReadsAPipeTwice(t *testing.T) {
 		check.Equal(t, len(must.Get(io.ReadAll(f))(t)), 1_000_000, "bytes")
 	}
 	must.Do(t, f.Close())
+}
+
+// drifted is a store with a charge and 5 units of drift.
+func drifted(t *testing.T) *memstore.Store {
+	store := memstore.New(nil)
+	fill(t, store, 2)
+	must.Get(driver.Apply(t.Context(), store, driver.Report{Budget: budget, Now: time.Now().UnixMicro(), Limits: limits, Limit: "w", Used: 6}))(t)
+	return store
+}
+
+// drift is what a store's history has beside the charges.
+func drift(t *testing.T, store driver.Store) (units, calls int64) {
+	t.Helper()
+	for _, row := range must.Get(store.History(t.Context(), driver.HistoryQuery{Budget: budget, Now: time.Now().UnixMicro()}))(t).Rows {
+		if row.Pseudo() {
+			units, calls = units+row.Units, calls+row.Calls
+		}
+	}
+	return units, calls
+}
+
+// Drift has no calls, in a file of version 2 too, which left out the number.
+func TestImportKeepsDrift(t *testing.T) {
+	from := drifted(t)
+	units, calls := drift(t, from)
+	must.Equal(t, fmt.Sprint(units, calls), "5 0", "units and calls of drift")
+	file := string(export(t, from))
+	older := strings.ReplaceAll(strings.Replace(file, `"quotactl_export":3`, `"quotactl_export":2`, 1), `"calls":0,`, "")
+	must.Equal(t, len(older) < len(file), true, "the file has rows with no calls")
+	for _, text := range []string{file, older} {
+		to := memstore.New(nil)
+		must.Get(ledgerfile.Import(t.Context(), to, strings.NewReader(text), limits, time.Now))(t)
+		units, calls := drift(t, to)
+		check.Equal(t, fmt.Sprint(units, calls), "5 0", "units and calls of imported drift")
+	}
+	negative := strings.Replace(file, `"state":"history","units":5,`, `"state":"history","units":-5,`, 1)
+	must.Equal(t, negative != file, true, "the file has the drift")
+	_, err := ledgerfile.Check(strings.NewReader(negative))
+	check.Is(t, err, ledgerfile.ErrNotExport)
+	check.Contains(t, fmt.Sprint(err), "of drift/w, which is never taken back")
+}
+
+// The history of files of version 1 lacks all of their charges, that of version 2 none.
+func TestHistoryOfOlderFiles(t *testing.T) {
+	head := func(version int, more string) driver.LedgerHead {
+		text := fmt.Sprintf(`{"quotactl_export":%d,"budget":"a/b","export":"x","ledger":"L","at":"2026-01-01T00:00:00Z"%s}`+"\n"+`{"rows":0}`, version, more)
+		return must.Get(ledgerfile.Check(strings.NewReader(text)))(t).Head
+	}
+	check.Equal(t, head(1, "").Unnoted, head(1, "").At, "version 1")
+	check.Equal(t, head(2, "").Unnoted, 0, "version 2")
+	check.Equal(t, head(3, `,"not_in_history_up_to":"2025-12-31T23:59:59Z"`).Unnoted, head(3, "").At-1_000_000, "version 3")
 }
 
 // FuzzExport holds Check to an answer for any file, and what it takes to a ledger that

@@ -10,18 +10,20 @@ import (
 )
 
 // formatVersion is the version that this program writes; it reads those before it, too.
-// Version 2 added the rows of history.
-const formatVersion = 2
+// Version 2 added the rows of history, version 3 their calls, also if there is one or none,
+// and how far the history may lack charges.
+const formatVersion = 3
 
 // headLine is the first line.
 type headLine struct {
 	Version int        `json:"quotactl_export"`
 	Budget  string     `json:"budget"`
-	Export  string     `json:"export"`          // random: names this file
-	Ledger  string     `json:"ledger"`          // empty: there was no ledger
-	At      instant    `json:"at"`              // the store's clock
-	Born    instant    `json:"since"`           // the ledger's first decision
-	Gone    instant    `json:"forgotten_up_to"` // charges that finished up to then no longer count
+	Export  string     `json:"export"`               // random: names this file
+	Ledger  string     `json:"ledger"`               // empty: there was no ledger
+	At      instant    `json:"at"`                   // the store's clock
+	Born    instant    `json:"since"`                // the ledger's first decision
+	Gone    instant    `json:"forgotten_up_to"`      // charges that finished up to then no longer count
+	Unnoted instant    `json:"not_in_history_up_to"` // the history may lack charges of up to then
 	Locks   []lockLine `json:"locks,omitempty"`
 }
 
@@ -40,7 +42,7 @@ type rowLine struct {
 	State     driver.RowState `json:"state,omitempty"` // plain
 	Units     *int64          `json:"units"`
 	Asked     *int64          `json:"asked,omitempty"` // units
-	Calls     int64           `json:"calls,omitempty"` // 1
+	Calls     *int64          `json:"calls,omitempty"` // 1; a row of history has it always
 	At        *instant        `json:"at"`
 	Until     *instant        `json:"until,omitempty"` // when it finishes: at
 	Job       string          `json:"job,omitempty"`
@@ -56,16 +58,16 @@ type endLine struct {
 
 func newRowLine(r driver.Row) rowLine {
 	line := rowLine{
-		ID: r.ID, Operation: r.Operation, State: r.State, Units: &r.Units, Calls: r.Calls, At: (*instant)(&r.Start),
+		ID: r.ID, Operation: r.Operation, State: r.State, Units: &r.Units, At: (*instant)(&r.Start),
 		Job: r.Labels.Job, Region: r.Labels.Region, Run: r.Labels.Run, Observed: r.Observed,
 	}
 	if r.State == driver.RowPlain {
 		line.State = ""
 	}
-	if r.Calls == 1 {
-		line.Calls = 0
+	if r.Calls != 1 || r.State == driver.RowHistory {
+		line.Calls = &r.Calls
 	}
-	if r.Asked != r.Units {
+	if r.Asked != r.Units && r.State != driver.RowHistory {
 		line.Asked = &r.Asked
 	}
 	if r.Score != r.Start {
@@ -74,7 +76,8 @@ func newRowLine(r driver.Row) rowLine {
 	return line
 }
 
-func (l rowLine) row() (driver.Row, error) {
+// row is the row of a line in a file of a version.
+func (l rowLine) row(version int) (driver.Row, error) {
 	switch {
 	case l.Units == nil:
 		return driver.Row{}, errors.New(`it has no "units"`)
@@ -82,16 +85,21 @@ func (l rowLine) row() (driver.Row, error) {
 		return driver.Row{}, errors.New(`it has no "at"`)
 	case l.State == driver.RowOpen && l.Until == nil:
 		return driver.Row{}, errors.New(`it is an open reservation and has no "until"`)
+	case l.State == driver.RowHistory && l.Calls == nil && version >= 3:
+		return driver.Row{}, errors.New(`it is a row of history and has no "calls"`)
 	}
 	r := driver.Row{
-		ID: l.ID, Operation: l.Operation, State: l.State, Asked: *l.Units, Units: *l.Units, Calls: l.Calls, Start: int64(*l.At), Score: int64(*l.At),
+		ID: l.ID, Operation: l.Operation, State: l.State, Asked: *l.Units, Units: *l.Units, Calls: 1, Start: int64(*l.At), Score: int64(*l.At),
 		Labels: driver.Labels{Job: l.Job, Region: l.Region, Run: l.Run}, Observed: l.Observed,
 	}
 	if l.State == "" {
 		r.State = driver.RowPlain
 	}
-	if l.Calls == 0 {
-		r.Calls = 1
+	switch {
+	case l.Calls != nil:
+		r.Calls = *l.Calls
+	case l.State == driver.RowHistory && r.Pseudo() && r.Units != 0: // version 2 left out none as well as one; drift is in units or in calls
+		r.Calls = 0
 	}
 	if l.Asked != nil {
 		r.Asked = *l.Asked

@@ -42,11 +42,12 @@ func Check(r io.Reader) (Facts, error) {
 
 // file is a file that is being read.
 type file struct {
-	lines *bufio.Scanner
-	no    int64
-	facts Facts // of the rows those read so far
-	units int64 // of the rows read so far
-	calls int64 // likewise
+	lines   *bufio.Scanner
+	no      int64
+	version int
+	facts   Facts // of the rows those read so far
+	units   int64 // of the rows read so far
+	calls   int64 // likewise
 }
 
 // open reads the first line.
@@ -68,8 +69,11 @@ func open(r io.Reader) (*file, error) {
 		return nil, f.wrong(err.Error())
 	}
 	f.facts = Facts{Budget: head.Budget, Export: head.Export, Head: driver.LedgerHead{
-		Ledger: head.Ledger, At: int64(head.At), Born: int64(head.Born), Gone: int64(head.Gone),
+		Ledger: head.Ledger, At: int64(head.At), Born: int64(head.Born), Gone: int64(head.Gone), Unnoted: int64(head.Unnoted),
 	}}
+	if f.version = head.Version; f.version < 2 { // without history
+		f.facts.Head.Unnoted = f.facts.Head.At
+	}
 	for _, k := range head.Locks {
 		f.facts.Head.Locks = append(f.facts.Head.Locks, driver.LockView{Limit: k.Limit, Until: int64(k.Until), Since: int64(k.Since), Why: k.Why})
 	}
@@ -98,7 +102,7 @@ func (f *file) next() (driver.Row, error) {
 	if err := strict(line, &one); err != nil {
 		return driver.Row{}, f.wrong(err.Error())
 	}
-	row, err := one.row()
+	row, err := one.row(f.version)
 	if err == nil {
 		err = row.Validate()
 	}

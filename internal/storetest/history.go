@@ -198,8 +198,67 @@ func testHistoryAnew(t *testing.T, w *world) {
 	w.wantCharged(tomorrow, 5, 1)
 }
 
-// HistoryOutlives checks the history of a budget whose ledger is gone: it is exported all
-// the same, under one id with what the next ledger charges. gone has the store lose the
+// The end of a reservation changes the history only if the history has the charge.
+func testHistoryUnnoted(t *testing.T, w *world) {
+	w.limits = []limit.Limit{rolling("w", 1000, time.Minute)}
+	row := driver.HistoryRow{Hour: driver.HourOf(w.now), Operation: "op", Job: "job", Region: "DE"}
+	reserve := func(id string, units int64) { w.granted(spentBy(lease(item(id, "op", units), time.Hour), "job", "DE")) }
+	reserve("before", 50)
+	reserve("before, settled", 20)
+	w.now += second
+	unnoted := w.now
+	w.now += second
+	reserve("after", 4)
+	copied := must.Get(copyOf(w.store, w.budget, w.now))(t)
+	check.Equal(t, copied.head.Unnoted, 0, "the history lacks charges up to")
+	copied.head.Unnoted = unnoted
+	for i, r := range copied.rows {
+		if r.State == driver.RowHistory {
+			copied.rows[i].Units, copied.rows[i].Calls = 4, 1
+		}
+	}
+	w.budget = "up/moved"
+	w.importInto(w.budget, "one", copied, 0, copied.rows, true)
+	w.wantCharged(row, 4, 1)
+	w.finish(driver.Finish{ID: "before", Release: true}, driver.Released, false)
+	w.finish(driver.Finish{ID: "before, settled", Units: 7}, driver.Settled, false)
+	w.wantCharged(row, 4, 1)
+	w.finish(driver.Finish{ID: "after", Units: 3}, driver.Settled, false)
+	w.wantCharged(row, 3, 1)
+	check.Equal(t, must.Get(copyOf(w.store, w.budget, w.now))(t).head.Unnoted, unnoted, "the copy's history lacks charges up to")
+}
+
+// HistoryBegins checks reservations of before a store kept history. without is a store that
+// keeps none; with keeps it, for the same ledgers. upgrade turns their data into those of a
+// version without history, and returns a store on them. The clock of both shows now.
+func HistoryBegins(t *testing.T, without, with Store, now int64, upgrade func() Store) {
+	t.Helper()
+	w := &world{t: t, store: without, budget: "up/key1", now: now, limits: []limit.Limit{rolling("w", 1000, time.Minute)}}
+	row := driver.HistoryRow{Hour: driver.HourOf(w.now), Operation: "op", Job: "job", Region: "DE"}
+	reserve := func(id string, units int64) { w.granted(spentBy(lease(item(id, "op", units), time.Hour), "job", "DE")) }
+	release := func(id string) { w.finish(driver.Finish{ID: id, Release: true}, driver.Released, false) }
+	reserve("a", 50)
+	reserve("b", 50)
+	w.store = with
+	reserve("c", 4)
+	reserve("d", 4)
+	release("a")
+	w.wantCharged(row, 8, 2)
+	release("c")
+	w.wantCharged(row, 4, 1)
+	w.store = upgrade()
+	check.Equal(t, len(w.history(0)), 0, "rows of an older version")
+	release("b")
+	release("d")
+	check.Equal(t, len(w.history(0)), 0, "rows after the releases")
+	reserve("e", 9)
+	reserve("f", 9)
+	release("f")
+	w.wantCharged(row, 9, 1)
+}
+
+// HistoryOutlives checks that the history of a budget whose ledger is gone is exported all
+// the same, and that the charges of the next ledger go under the same id. gone has the store lose the
 // budget's ledger. The store's clock shows now.
 func HistoryOutlives(t *testing.T, store Store, now int64, gone func(budget string)) {
 	t.Helper()

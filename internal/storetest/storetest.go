@@ -126,6 +126,7 @@ func Run(t *testing.T, open Open) {
 		{"HistoryOfManyDays", testHistoryOfManyDays},
 		{"HistoryMoved", testHistoryMoved},
 		{"HistoryAnew", testHistoryAnew},
+		{"HistoryUnnoted", testHistoryUnnoted},
 		{"HistoryKept", testHistoryKept},
 		{"JobDocument", testJobDocument},
 		{"JobClock", testJobClock},
