@@ -277,6 +277,30 @@ func TestImportKeepsDrift(t *testing.T) {
 	check.Contains(t, fmt.Sprint(err), "of drift/w, which is never taken back")
 }
 
+// forgotten is a store that has a budget's history and no ledger of it.
+type forgotten struct {
+	driver.Store
+	at int64
+}
+
+func (f forgotten) Export(_ context.Context, _ driver.Export, to driver.LedgerWriter) error {
+	hour := driver.HourOf(f.at)
+	row := driver.Row{ID: "L", State: driver.RowHistory, Operation: "op", Units: 7, Calls: 2, Start: hour, Score: hour}
+	return errors.Join(to.Head(driver.LedgerHead{At: f.at}), to.Row(row))
+}
+
+// A history whose ledger is gone has a file, too.
+func TestImportHistoryAlone(t *testing.T) {
+	now := time.Now()
+	file, to := export(t, forgotten{at: now.UnixMicro()}), memstore.New(nil)
+	for range 2 {
+		got := must.Get(ledgerfile.Import(t.Context(), to, bytes.NewReader(file), limits, time.Now))(t)
+		check.Equal(t, fmt.Sprint(got.Head.Ledger, got.Rows, got.History), fmt.Sprint("", 0, 1), "ledger, rows and hours")
+		past := must.Get(to.History(t.Context(), driver.HistoryQuery{Budget: budget, Now: time.Now().UnixMicro()}))(t)
+		check.Equal(t, fmt.Sprint(past.Rows), fmt.Sprint([]driver.HistoryRow{{Units: 7, Calls: 2}}), "rows of the copy")
+	}
+}
+
 // The history of files of version 1 lacks all of their charges, that of version 2 none.
 func TestHistoryOfOlderFiles(t *testing.T) {
 	head := func(version int, more string) driver.LedgerHead {

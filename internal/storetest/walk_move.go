@@ -54,6 +54,7 @@ func (w *walker) move(limits []limit.Limit) {
 	locks := got.head.Locks
 	w.same("export", w.budget, summary(got), gotErr, summary(want), wantErr)
 	w.same("export the locks", w.budget, locks, nil, want.head.Locks, nil)
+	w.same("export how far the history lacks charges", w.budget, got.head.Unnoted, nil, want.head.Unnoted, nil)
 	if len(want.rows) > driver.MaxImport {
 		return // rare: a part would have to end within one score
 	}
@@ -102,8 +103,7 @@ func (w *walker) move(limits []limit.Limit) {
 }
 
 // summary is what two exports of one ledger have in common: the rows with an id, sums of
-// its history, without
-// the random id of the ledger that a foreign one names, and sums of the others.
+// its history, without the random id of the ledger that a foreign one names, and sums of the others.
 func summary(c ledgerCopy) map[string]driver.Row {
 	all := map[string]driver.Row{}
 	for _, r := range c.rows {
