@@ -89,6 +89,19 @@ func (c *Calendar) shortest() int64 {
 	return least
 }
 
+// lapseBound says which span a lapse must be below, and why: each period must have an
+// instant at which the guarantee is in force.
+func (c *Calendar) lapseBound() string {
+	switch c.length {
+	case Day:
+		return "22h, because a day on which the clocks change may be little longer"
+	case Month:
+		return "27 days (648h), because the shortest month is little longer"
+	default:
+		return spanOf(c.shortest()) + ", the length of a period"
+	}
+}
+
 // Period is the period that contains the instant at: its start and the next period's, in
 // µs; start ≤ at < next.
 func (c *Calendar) Period(at int64) (start, next int64) {

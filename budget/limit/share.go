@@ -8,8 +8,11 @@ import (
 	"time"
 )
 
-// Share is the part of a limit that is guaranteed to some jobs. The other callers may
-// borrow what it has not spent only beyond the guarantees: see [Limit.Kept].
+// Share is the part of a limit that is guaranteed to some jobs: a call fits a divided limit
+// if what is used, its units, and what other shares are guaranteed and have not used are
+// together at most the bound. So a share is admitted within its guarantee whatever the
+// others do, and alone it reaches the limit less what the others are guaranteed and have
+// not spent.
 type Share struct {
 	Name string
 	// Jobs are the labels of the charges that belong to the share: names and "prefix.*".
@@ -67,23 +70,6 @@ func (l Limit) InForce(at int64) []int64 {
 	return list
 }
 
-// Kept is what a caller may not take because it is guaranteed to others: over all shares
-// but the caller's own (an index; −1: none), what is guaranteed and not used yet. Both
-// lists are in the order of the limit's shares.
-//
-// A call fits a divided limit if used + units + kept is at most the bound. So a share is
-// admitted within its guarantee whatever the others do, and alone it reaches the limit
-// less what the others are guaranteed and have not spent.
-func (l Limit) Kept(guarantees, used []int64, own int) int64 {
-	kept := int64(0)
-	for i := range l.Shares {
-		if i != own {
-			kept += max(0, guarantees[i]-used[i])
-		}
-	}
-	return kept
-}
-
 // NeverFits reports whether an amount, in what the limit counts, can fit it at no time:
 // not even when nothing is used and every guarantee has lapsed that may lapse before the
 // call counts in the next period. The call belongs to the share with the index own (−1:
@@ -114,7 +100,9 @@ func (l Limit) CanDivide() bool { return l.Window.Kind == Rolling || l.Window.Ki
 
 // validateShares returns the first error found in the shares.
 func (l Limit) validateShares() error {
-	sum := int64(0)
+	if len(l.Shares) > MaxShares {
+		return fmt.Errorf("it has %d shares: use at most %d", len(l.Shares), MaxShares)
+	}
 	for i, s := range l.Shares {
 		switch {
 		case !l.CanDivide():
@@ -124,19 +112,15 @@ func (l Limit) validateShares() error {
 		case s.Lapse < 0 || s.Lapse > 0 && l.Window.Kind != CalendarKind:
 			return fmt.Errorf("share %s: a lapse of %d µs: use 0, or more in a calendar", s.Name, s.Lapse)
 		case s.Lapse > 0 && s.Lapse >= l.Window.Calendar.shortest():
-			return fmt.Errorf("share %s: a lapse of %s before each reset: use less than its shortest period, %s", s.Name, spanOf(s.Lapse), spanOf(l.Window.Calendar.shortest()))
+			return fmt.Errorf("share %s: a lapse of %s before each reset: use less than %s", s.Name, spanOf(s.Lapse), l.Window.Calendar.lapseBound())
 		case len(s.Jobs) == 0:
 			return fmt.Errorf("share %s: it has no jobs", s.Name)
 		}
-		sum += s.Guarantee
 		for _, other := range l.Shares[:i] {
 			if a, b, both := s.Overlaps(other); both {
 				return fmt.Errorf("shares %s and %s: a job can match both %q and %q: a job belongs to one share of a limit", other.Name, s.Name, b, a)
 			}
 		}
-	}
-	if len(l.Shares) > MaxShares {
-		return fmt.Errorf("%d shares: use at most %d", len(l.Shares), MaxShares)
 	}
 	return nil
 }
