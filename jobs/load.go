@@ -42,6 +42,9 @@ func Load(cfg *config.Config) []*Job {
 			list = append(list, j)
 		}
 	}
+	if cfg.Err() == nil {
+		warnUneven(cfg, list)
+	}
 	return list
 }
 
@@ -251,43 +254,4 @@ func (l *loader) needs(job config.Node, t map[string]config.Node, j *Job, operat
 	if known {
 		checkFits(at, j, upstream)
 	}
-}
-
-// checkFits reports a job whose needs and floor together exceed a limit.
-func checkFits(node config.Node, j *Job, upstream config.Upstream) {
-	for _, l := range upstream.Limits {
-		if l.Window.Kind == limit.Concurrent { // a plain charge is never open
-			continue
-		}
-		left := l.Bound(j.Floor, false)
-		covered := false
-		for operation, calls := range j.Needs {
-			units := int64(1)
-			if operation != "" {
-				units = price(upstream, operation)
-			}
-			if operation == "" && !l.CoversAll() || operation != "" && !l.Covers(operation) {
-				continue
-			}
-			covered = true
-			if each := l.Amount(units); each > 0 && (left < 0 || calls > left/each) {
-				left = -1
-			} else {
-				left -= calls * each
-			}
-		}
-		if covered && left < 0 {
-			node.Fail("job %s could never start: its needs and its floor of %d exceed limit %s (%d); lower needs or floor, or raise the limit",
-				j.Name, j.Floor, l.Name, l.Limit)
-			return
-		}
-	}
-}
-
-// price is what a call costs.
-func price(upstream config.Upstream, operation string) int64 {
-	if cost, known := upstream.Costs[operation]; known {
-		return cost.Units
-	}
-	return upstream.Unknown.Units
 }

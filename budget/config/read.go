@@ -140,6 +140,7 @@ func (c *Config) readUpstream(node Node) Upstream {
 	if allLimits := len(u.Limits) == len(tables); allLimits {
 		u.warnLimits(tables)
 		if sharesRead {
+			u.checkBesideGuarantees(costs)
 			u.warnUndivided(tables)
 		}
 	}

@@ -126,6 +126,9 @@ func (u *Upstream) dividedLimits(share, node Node) (chosen []int) {
 		}
 		return chosen
 	}
+	if len(names) == 0 {
+		node.Fail("limits is empty, so share %s would divide nothing: name the limits to divide, or take the key out to divide each that counts units and covers every operation", share.Key())
+	}
 	all := make([]string, len(u.Limits))
 	for i, l := range u.Limits {
 		all[i] = l.Name
@@ -160,48 +163,4 @@ func readGuarantee(node Node, l limit.Limit) (int64, bool) {
 	}
 	part.Mul(part, big.NewRat(l.Limit, 100))
 	return new(big.Int).Quo(part.Num(), part.Denom()).Int64(), true
-}
-
-// warnUnevenGuarantee warns of a guarantee of which a part can never be spent, because no
-// price divides it.
-func (u *Upstream) warnUnevenGuarantee(node Node, l limit.Limit, share limit.Share) {
-	if l.Counts != limit.CountUnits || share.Guarantee == 0 {
-		return
-	}
-	least := int64(0)
-	for operation, cost := range u.Costs {
-		if l.Covers(operation) && cost.Units > 0 && (least == 0 || cost.Units < least) {
-			least = cost.Units
-		}
-	}
-	if least > 1 && share.Guarantee%least != 0 {
-		node.Warn("units = %s: of the %d units that share %s is guaranteed in limit %s, %d are less than the cheapest call costs (%d): use a multiple of a price", node.show(), share.Guarantee, share.Name, l.Name, share.Guarantee%least, least)
-	}
-}
-
-// warnUndivided warns of enforcing limits that are not divided although they cover calls
-// that a divided limit covers: they refuse a share within its guarantee.
-func (u *Upstream) warnUndivided(tables []Node) {
-	for i, l := range u.Limits {
-		if len(l.Shares) > 0 || l.Observe || u.Observe || !l.CanDivide() {
-			continue
-		}
-		for _, other := range u.Limits {
-			if len(other.Shares) == 0 || !u.shareOperations(l, other) {
-				continue
-			}
-			tables[i].Warn("limit %s is not divided, and covers calls that the divided limit %s covers: it can refuse share %s within its guarantee; divide it too: name it in the share's limits, or write another share for the same jobs, with limits and units that suit this limit", l.Name, other.Name, other.Shares[0].Name)
-			break
-		}
-	}
-}
-
-// shareOperations reports whether two limits cover one priced operation.
-func (u *Upstream) shareOperations(a, b limit.Limit) bool {
-	for operation := range u.Costs {
-		if a.Covers(operation) && b.Covers(operation) {
-			return true
-		}
-	}
-	return false
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/quotactl/quotactl/budget/config"
@@ -25,14 +26,12 @@ type guarantee struct {
 // guarantees lists what each job of a divided budget is guaranteed: first the configured
 // jobs, then the patterns of shares that are for none of these.
 func guarantees(cfg *config.Config, configured []*jobs.Job) (list []guarantee) {
-	for _, name := range cfg.Budgets() {
-		upstream, _, err := cfg.Find(name)
-		if err != nil {
-			continue // Budgets lists none such
-		}
+	named := cfg.Budgets()
+	for _, name := range budgetsToCheck(cfg) {
+		upstream, anyLabel := upstreamOf(cfg, name)
 		var own []string
 		for _, job := range configured {
-			if job.Budget == name {
+			if job.Budget == name || anyLabel && !slices.Contains(named, job.Budget) && strings.HasPrefix(job.Budget, upstream.Name+"/") {
 				own = append(own, job.Name)
 			}
 		}
@@ -53,6 +52,23 @@ func guarantees(cfg *config.Config, configured []*jobs.Job) (list []guarantee) {
 		}
 	}
 	return list
+}
+
+// budgetsToCheck are the names of all budgets in the order of the file. A credential "*"
+// stands for those that it admits.
+func budgetsToCheck(cfg *config.Config) (names []string) {
+	for _, u := range cfg.Upstreams {
+		for _, credential := range u.Credentials {
+			names = append(names, u.Name+"/"+credential.Label)
+		}
+	}
+	return names
+}
+
+// upstreamOf is the upstream of one of budgetsToCheck, and whether its credential is "*".
+func upstreamOf(cfg *config.Config, name string) (u config.Upstream, anyLabel bool) {
+	at := slices.IndexFunc(cfg.Upstreams, func(u config.Upstream) bool { return strings.HasPrefix(name, u.Name+"/") })
+	return cfg.Upstreams[at], strings.HasSuffix(name, "/"+config.AnyCredential)
 }
 
 // guaranteeOf is what the share with an index guarantees a job; −1: it has none.

@@ -1,0 +1,97 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/quotactl/quotactl/budget/limit"
+)
+
+// warnUnevenGuarantee warns of a guarantee of which a part can never be spent, because no
+// sum of prices is as large.
+func (u *Upstream) warnUnevenGuarantee(node Node, l limit.Limit, share limit.Share) {
+	if l.Counts != limit.CountUnits || share.Guarantee == 0 {
+		return
+	}
+	var prices []int64
+	for operation, cost := range u.Costs {
+		if l.Covers(operation) {
+			prices = append(prices, cost.Units)
+		}
+	}
+	if left := limit.Unspendable(share.Guarantee, prices); left > 0 {
+		least := prices[0]
+		for _, price := range prices {
+			if price > 0 && (price < least || least == 0) {
+				least = price
+			}
+		}
+		node.Warn("units = %s: of the %d units that share %s is guaranteed in limit %s, %d are less than the cheapest call costs (%d): use a multiple of a price", node.show(), share.Guarantee, share.Name, l.Name, left, least)
+	}
+}
+
+// checkBesideGuarantees finds prices that do not fit beside what a limit guarantees to
+// others than the caller. A limit that is guaranteed in full leaves nothing for calls
+// without a share: that is meant.
+func (u *Upstream) checkBesideGuarantees(costs []Node) {
+	for _, cost := range costs {
+		units := u.Costs[cost.Key()].Units
+		for _, l := range u.Limits {
+			amount := l.Amount(units)
+			if len(l.Shares) == 0 || !l.Covers(cost.Key()) || amount > l.Limit {
+				continue
+			}
+			var able, unable []string
+			for i, s := range l.Shares {
+				if amount <= l.Most(i) {
+					able = append(able, s.Name)
+				} else {
+					unable = append(unable, s.Name)
+				}
+			}
+			left := l.Most(-1)
+			switch {
+			case len(able) == 0 && (u.Observe || l.Observe):
+				cost.Warn("operation %q costs %d, more than limit %s (%d) leaves to any caller beside what it guarantees to others: the limit only observes; once it enforces, such a call could never be made",
+					cost.Key(), units, l.Name, l.Limit)
+			case len(able) == 0:
+				cost.Fail("operation %q costs %d, more than limit %s (%d) leaves to any caller beside what it guarantees to others: it could never be called; guarantee less, raise the limit or lower the cost",
+					cost.Key(), units, l.Name, l.Limit)
+			case len(unable) > 0 || amount > left && left > 0:
+				cost.Warn("operation %q costs %d, and limit %s leaves %d beside its guarantees: only jobs of share %s can ever call it; guarantee less if others are to call it too",
+					cost.Key(), units, l.Name, left, strings.Join(able, ", "))
+			}
+		}
+	}
+}
+
+// warnUndivided warns of enforcing limits that are not divided although they cover calls
+// that a divided limit covers: they refuse a share within its guarantee.
+func (u *Upstream) warnUndivided(tables []Node) {
+	for i, l := range u.Limits {
+		if len(l.Shares) > 0 || l.Observe || u.Observe {
+			continue
+		}
+		what, cure := "is not divided", "divide it too: name it in the share's limits, or write another share for the same jobs, with limits and units that suit this limit"
+		if !l.CanDivide() {
+			what, cure = fmt.Sprintf("is a %s limit, which cannot be divided", l.Window.Kind), "make it large enough for all jobs at once, or keep other jobs out of its operations"
+		}
+		for _, other := range u.Limits {
+			if len(other.Shares) == 0 || !u.shareOperations(l, other) {
+				continue
+			}
+			tables[i].Warn("limit %s %s, and covers calls that the divided limit %s covers: it can refuse share %s within its guarantee; %s", l.Name, what, other.Name, other.Shares[0].Name, cure)
+			break
+		}
+	}
+}
+
+// shareOperations reports whether two limits cover one priced operation.
+func (u *Upstream) shareOperations(a, b limit.Limit) bool {
+	for operation := range u.Costs {
+		if a.Covers(operation) && b.Covers(operation) {
+			return true
+		}
+	}
+	return false
+}
