@@ -147,6 +147,7 @@ func askings() (list []asking) {
 	charge(`{"budget":"shop/main","operation":"other"}`, 422, "unknown_operation", nil)
 	charge(chargeGet, 422, "too_many_units", decides(driver.Decision{Result: driver.Overflow, Limit: -1}, nil))
 	charge(`{"budget":"shop/main","operation":"export","units":61}`, 429, "exhausted", nil)
+	charge(`{"budget":"shop/main","operation":"export","floor":5}`, 429, "exhausted", decides(driver.Decision{Result: driver.Refused, Limit: 2, Remaining: 40, Kept: []int64{10}, RetryAt: 1}, nil))
 	charge(chargeGet, 429, "locked", decides(driver.Decision{Result: driver.Refused, Limit: -1, Locked: true, Why: "quotaExceeded: 403", RetryAt: 1}, nil))
 	charge(chargeGet, 429, "recovering", decides(driver.Decision{Result: driver.Refused, Limit: -1, Recovering: true, RetryAt: 1}, nil))
 	charge(chargeGet, 500, "failed", decides(driver.Decision{Result: 99, Limit: -1}, nil))
