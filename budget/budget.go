@@ -310,9 +310,12 @@ func (b *Budget) receipt(call Call, units int64, done decided) (Receipt, error) 
 		if sentinel := notServing(d.Err); sentinel != nil {
 			return Receipt{}, b.refuse(call, units, sentinel, trimSentinel(d.Err, sentinel))
 		}
-		return Receipt{}, b.refuse(call, units, ErrUnavailable, fmt.Errorf("the store failed during the decision: %w", d.Err))
+		refused := b.refuse(call, units, ErrUnavailable, fmt.Errorf("the store failed during the decision: %w", d.Err))
+		b.nameFloorOf(refused, call, named)
+		return Receipt{}, refused
 	case driver.Unreached:
 		refused := b.refuse(call, units, ErrUnavailable, d.Err)
+		b.nameFloorOf(refused, call, named)
 		refused.NotCharged = call.NewID
 		return Receipt{}, refused
 	case driver.Late, driver.Interrupted:

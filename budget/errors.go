@@ -130,6 +130,9 @@ func (e *RefusedError) Error() string {
 		}
 	case errors.Is(e.Err, ErrUnavailable):
 		said, cause = join(said, cause), ""
+		if e.Floor > 0 { // of the host's allowance, which the cause ends with
+			said += fmt.Sprintf(", and %d must remain (%s)", e.Floor, e.floorText())
+		}
 		if !e.NotCharged && e.ID != "" {
 			what := "id"
 			if errors.Is(e.Cause, ErrNotCharged) {

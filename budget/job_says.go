@@ -52,6 +52,14 @@ func (b *Budget) nameFloor(refused *RefusedError, call Call, l limit.Limit) {
 	}
 }
 
+// nameFloorOf is nameFloor for the limit of which the host's allowance has too little left;
+// an empty name: it did not decide.
+func (b *Budget) nameFloorOf(refused *RefusedError, call Call, name string) {
+	if l, known := b.limitNamed(name); known {
+		b.nameFloor(refused, call, l)
+	}
+}
+
 // policy is the first that is set of: the call's, the operation's, the job's, the
 // upstream's, Closed.
 func (s *Spec) policy(c Call) Policy {

@@ -41,7 +41,7 @@ func (b *Budget) dryRun(ctx context.Context, call Call, lease time.Duration) (Re
 	if at := done.Limit; at >= 0 && at < len(limits) {
 		done.limit = limits[at].Name
 		if done.Result == driver.Granted {
-			done.Remaining -= limits[at].Amount(units)
+			done.Remaining = max(0, done.Remaining-limits[at].Amount(units)) // less than 0 where it only observes
 			done.At = decisions.Now
 		}
 	}

@@ -103,11 +103,15 @@ func (s *Store) withoutStore(ctx context.Context, batch driver.Batch, decided dr
 			*d = answers[j]
 			d.Allowance = true
 			item := batch.Items[i]
+			if item.DryRun {
+				continue
+			}
 			s.log.Info("granted by the host's allowance; the store is out of reach", "budget", batch.Budget, "operation", item.Operation, "id", item.ID,
 				"units", item.Units, "job", item.Labels.Job, "region", item.Labels.Region, "run", item.Labels.Run, "limit", local.Limits[max(0, d.Limit)].Name, "left", d.Remaining)
 		case answers[j].Err != nil:
 			d.Err = fmt.Errorf("%w; the host's allowance cannot be spent either: %w", d.Err, detached(answers[j].Err))
 		default:
+			d.Limit = answers[j].Limit
 			d.Err = fmt.Errorf("%w; the host's allowance of limit %s has %d left", d.Err, local.Limits[max(0, answers[j].Limit)].Name, answers[j].Remaining)
 		}
 	}
