@@ -159,16 +159,16 @@ type Kept struct {
 	Units int64 // in what the limit counts, above 0
 }
 
-// keptText says what is kept for others.
+// keptText says what is kept for others, unless the floor alone refuses.
 func (e *RefusedError) keptText() string {
 	sum := int64(0)
 	for _, k := range e.Kept {
 		sum += k.Units
 	}
 	switch {
-	case sum == 0:
+	case sum == 0, e.Floor > 0 && sum <= e.Remaining-e.Units:
 		return ""
-	case sum > e.Remaining:
+	case sum > e.Remaining, e.Floor > 0:
 		return fmt.Sprintf(", and %s", keptList(e.Kept))
 	}
 	return fmt.Sprintf(", of which %s", keptList(e.Kept))

@@ -34,6 +34,14 @@ func TestRefusedErrorText(t *testing.T) {
 			budget.RefusedError{Units: 2, Err: budget.ErrExhausted, Limit: "daily", Remaining: 1, Cause: errors.New("others wait")},
 			"charge u/k op (2 units): exhausted: limit daily has 1 left: others wait",
 		},
+		{ // the floor alone refuses
+			budget.RefusedError{Units: 10, Err: budget.ErrExhausted, Limit: "daily", Remaining: 60, Floor: 55, Kept: []budget.Kept{{Share: "nightly", Units: 50}}},
+			"charge u/k op (10 units): exhausted: limit daily has 60 left, and 55 must remain (the call's floor)",
+		},
+		{ // the share does
+			budget.RefusedError{Units: 11, Err: budget.ErrExhausted, Limit: "daily", Remaining: 60, Floor: 5, Kept: []budget.Kept{{Share: "nightly", Units: 50}}},
+			"charge u/k op (11 units): exhausted: limit daily has 60 left, and 5 must remain (the call's floor), and 50 are kept for nightly",
+		},
 		{
 			budget.RefusedError{Units: 0, Err: budget.ErrNeverFits, Limit: "daily"},
 			"charge u/k op (0 units): can never fit: the units exceed limit daily; raise the limit or ask for fewer units",

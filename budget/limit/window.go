@@ -131,6 +131,17 @@ func (w Window) Span(at int64) (from, until int64) {
 	return from + w.Guard, until + w.Guard
 }
 
+// InGuard reports whether an instant is in the guard after a calendar's reset, in which the
+// period before still counts: began is the reset, and until the end of the guard, in µs.
+func (w Window) InGuard(at int64) (until, began int64, yes bool) {
+	if w.Kind != CalendarKind || w.Guard == 0 {
+		return 0, 0, false
+	}
+	began, _ = w.Calendar.Period(at)
+	until = began + w.Guard
+	return until, began, at < until
+}
+
 // Returns is the first instant (µs) at which a charge that finished at score no longer
 // counts. It is not defined for a bucket.
 func (w Window) Returns(score int64) int64 {

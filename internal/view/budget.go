@@ -17,7 +17,7 @@ func Budget(b budget.Status) string {
 	if b.Remaining != nil {
 		heading += fmt.Sprintf(": %d units left", *b.Remaining)
 	}
-	shown := slices.DeleteFunc(slices.Clone(b.Limits), func(l budget.LimitStatus) bool { return strings.Contains(l.Name, ":") && l.Used == 0 })
+	shown := slices.DeleteFunc(slices.Clone(b.Limits), hidden)
 	out := table.Wrap("", heading)
 	if lock, locked := b.LockOf(""); locked {
 		out += table.Wrap("  ", Lock(lock))
@@ -33,7 +33,10 @@ func Budget(b budget.Status) string {
 		out += table.Wrap("  ", fmt.Sprintf("%s of one operation each with nothing used", Plural(left, "limit")))
 	}
 	for _, l := range b.Limits {
-		list := notes(l)
+		var list []string
+		if !hidden(l) {
+			list = notes(l, b.At)
+		}
 		if lock, locked := b.LockOf(l.Name); locked {
 			list = append([]string{Lock(lock)}, list...)
 		}
@@ -43,6 +46,10 @@ func Budget(b budget.Status) string {
 	}
 	return out
 }
+
+// hidden reports whether a limit is that of one operation with nothing used, which is only
+// counted.
+func hidden(l budget.LimitStatus) bool { return strings.Contains(l.Name, ":") && l.Used == 0 }
 
 // Others describes a host with other shares.
 func Others(o budget.OtherShares) string {
@@ -94,8 +101,11 @@ func limitTable(limits []budget.LimitStatus) *table.Table {
 }
 
 // notes is what the table has no room for.
-func notes(l budget.LimitStatus) []string {
+func notes(l budget.LimitStatus, at time.Time) []string {
 	var list []string
+	if until, began, guarded := l.Window.InGuard(at.UnixMicro()); guarded {
+		list = append(list, fmt.Sprintf("was reset at %s, but until %s, because of its guard, the period before still counts: all this is about that one", Time(time.UnixMicro(began)), Time(time.UnixMicro(until))))
+	}
 	if l.Over > 0 {
 		list = append(list, fmt.Sprintf("over its limit by %d; calls are refused until that is gone", l.Over))
 	}

@@ -1,12 +1,14 @@
 package view
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // A share's line says what is guaranteed, until when, and what of it there is.
@@ -31,5 +33,41 @@ func TestShareText(t *testing.T) {
 		{share(60, 30, 0, 30, 0, false), 50, "share nightly is guaranteed 30: 0 used, 30 kept, 0 borrowed; the limit is too low for its 60"},
 	} {
 		check.Equal(t, shareText(c.share, c.left), c.want, "text")
+	}
+}
+
+// Of the limits of one operation each with nothing used, only locks are shown.
+func TestNotesOfHiddenLimits(t *testing.T) {
+	one := func(operation string, used int64) budget.LimitStatus {
+		return budget.LimitStatus{
+			Limit:  limit.Limit{Name: "each:" + operation, Limit: 100, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)},
+			Used:   used,
+			Shares: []budget.ShareStatus{{Share: limit.Share{Name: "nightly", Guarantee: 60}, InForce: 60, Kept: 60}},
+		}
+	}
+	text := Budget(budget.Status{
+		Budget: "up/key1", Limits: []budget.LimitStatus{one("get", 1), one("list", 0), one("put", 0)},
+		Locks: []budget.Lock{{Limit: "each:put", Why: "refused"}},
+	})
+	for part, there := range map[string]bool{"each:get: share nightly": true, "each:list": false, "each:put: locked": true, "each:put: share": false, "2 limits of one operation": true} {
+		if strings.Contains(text, part) != there {
+			t.Errorf("%q is there: %v, want %v:\n%s", part, !there, there, text)
+		}
+	}
+}
+
+// Within the guard after a reset, what is shown is about the period before, and says so.
+func TestNotesWithinGuard(t *testing.T) {
+	day := limit.CalendarWindow(must.Get(limit.NewCalendar(limit.Day, "UTC", 0))(t))
+	day.Guard = (5 * time.Minute).Microseconds()
+	l := budget.LimitStatus{Limit: limit.Limit{Name: "day", Limit: 100, Counts: limit.CountUnits, Window: day}}
+	reset := time.Date(2026, 11, 25, 0, 0, 0, 0, time.UTC)
+	for after, want := range map[time.Duration]string{
+		-time.Microsecond:               "",
+		0:                               "was reset at 2026-11-25 00:00:00Z, but until 2026-11-25 00:05:00Z, because of its guard, the period before still counts: all this is about that one",
+		5*time.Minute - time.Nanosecond: "was reset at 2026-11-25 00:00:00Z, but until 2026-11-25 00:05:00Z, because of its guard, the period before still counts: all this is about that one",
+		5 * time.Minute:                 "",
+	} {
+		check.Equal(t, strings.Join(notes(l, reset.Add(after)), "; "), want, "notes", after)
 	}
 }
