@@ -74,6 +74,8 @@ type Upstream struct {
 	// Observe: mode = "observe".
 	Observe  bool
 	Feedback feedback.Rules
+
+	shareJobs []shareJob
 }
 
 // Credential is an [upstream.NAME.credential.LABEL] table: where the secret

@@ -32,6 +32,7 @@ func readConfig(path string, root Node) *Config {
 		}
 	}
 	c.readJobs()
+	c.warnShareJobs()
 	return c
 }
 

@@ -26,6 +26,11 @@ func (u *Upstream) readShares(node Node) {
 func (u *Upstream) readShare(node Node) {
 	t := node.Table("jobs", "units", "lapse", "limits")
 	jobs := readJobPatterns(node, t["jobs"])
+	for _, name := range jobs {
+		if !strings.HasSuffix(name, "*") {
+			u.shareJobs = append(u.shareJobs, shareJob{t["jobs"], node.Key(), name})
+		}
+	}
 	if missing(t["units"]) {
 		node.Fail("share %s guarantees nothing: write units = 6_000, or a percentage of each limit such as \"60%%\"", node.Key())
 	}

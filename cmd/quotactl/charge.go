@@ -183,7 +183,17 @@ func (a *app) chargeConfig(name string, f chargeFlags) (*config.Config, budget.S
 		cfg.Store.Timeout = f.timeout
 	}
 	spec, err := cfg.Spec(name)
+	if err == nil {
+		a.warnOfJob(cfg, f.call.Labels.Job)
+	}
 	return cfg, spec, err
+}
+
+// warnOfJob warns of a job that is probably mistyped.
+func (a *app) warnOfJob(cfg *config.Config, job string) {
+	if warning := cfg.MistypedJob(job); warning != "" {
+		_, _ = fmt.Fprintf(a.stderr, "quotactl: warning: %s\n", warning) // as that of a receipt
+	}
 }
 
 // chargeOnce opens the store for a single charge.

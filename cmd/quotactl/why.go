@@ -6,6 +6,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/view"
 )
@@ -25,8 +27,12 @@ much comes back. It charges nothing and exits with 0, whatever the answer.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			call.Operation = args[1]
 			var why budget.Why
-			err := a.onBudget(cmd.Context(), args[0], func(ctx context.Context, b *budget.Budget) (err error) {
-				why, err = b.Why(ctx, call)
+			err := a.onStore(cmd.Context(), args[0], func(ctx context.Context, cfg *config.Config, store open.Backend) error {
+				a.warnOfJob(cfg, call.Labels.Job)
+				b, err := a.budget(cfg, store, args[0])
+				if err == nil {
+					why, err = b.Why(ctx, call)
+				}
 				return err
 			})
 			switch {
