@@ -7,13 +7,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/view"
 	"github.com/quotactl/quotactl/jobs/schedule"
 )
 
 func newLedgerCommand(a *app) *cobra.Command {
-	var by, zone string
+	var by, zone, job string
 	var since time.Duration
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -24,13 +27,14 @@ each one's part of the total. It reaches back as far as the budget's longest win
 If a limit is divided into shares, show below what each of them has used.
 
 With --since, show the history instead, which is kept for 90 days (history in
-costs.toml), also by hour or day. It begins with a whole hour. By run there is no
-history: --by run --since sums the ledger.
+costs.toml), also by hour or day, of all or of one job. It begins with a whole
+hour. By run there is no history: --by run --since sums the ledger.
 
 drift/LIMIT is what the upstream counts in a limit and no charge explains.
 recovered/LIMIT is what the store had lost.`,
 		Example: `  quotactl ledger youtube/key1
   quotactl ledger youtube/key1 --since 30d --by day --timezone America/Los_Angeles
+  quotactl ledger youtube/key1 --since 30d --by day --job nightly
   quotactl ledger youtube/key1 --by region --since 6h --json`,
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: a.completeBudget,
@@ -55,8 +59,13 @@ recovered/LIMIT is what the store had lost.`,
 			if group != budget.ByHour && group != budget.ByDay && cmd.Flags().Changed("timezone") {
 				return usage("--timezone is for --by hour and --by day")
 			}
-			if since > 0 && group != budget.ByRun {
-				return a.history(cmd.Context(), args[0], group, since, days, asJSON)
+			switch ofJob := cmd.Flags().Changed("job"); {
+			case ofJob && (since == 0 || group == budget.ByJob || group == budget.ByRun):
+				return usage("--job is for the history, by operation, region, hour or day: write --since 7d --by day")
+			case ofJob && !driver.ValidName(job):
+				return usage("--job %q: name one job", job)
+			case since > 0 && group != budget.ByRun:
+				return a.history(cmd.Context(), args[0], job, group, since, days, asJSON)
 			}
 			return a.ledger(cmd.Context(), args[0], group, since, asJSON)
 		},
@@ -64,6 +73,7 @@ recovered/LIMIT is what the store had lost.`,
 	flags := cmd.Flags()
 	flags.StringVar(&by, "by", "operation", "sum by `GROUP`: operation, job, region or run; with --since also hour or day")
 	flags.StringVar(&zone, "timezone", "UTC", "the `ZONE` of the days and hours")
+	flags.StringVar(&job, "job", "", "with --since, what was charged for one `JOB` (else for all)")
 	spanVar(flags, &since, "since", 0, "the history of the last `SPAN`, from a whole hour on (else the ledger)")
 	flags.BoolVar(&asJSON, "json", false, "answer in JSON")
 	return cmd
@@ -87,17 +97,29 @@ func (a *app) ledger(ctx context.Context, name string, by budget.GroupBy, since 
 	return writeText(a.stdout, view.Ledger(spent, status.Limits))
 }
 
-func (a *app) history(ctx context.Context, name string, by budget.GroupBy, since time.Duration, zone *time.Location, asJSON bool) error {
+// history shows the history of all charges, or of one job's if a name is given.
+func (a *app) history(ctx context.Context, name, job string, by budget.GroupBy, since time.Duration, zone *time.Location, asJSON bool) error {
 	var h budget.History
-	err := a.onBudget(ctx, name, func(ctx context.Context, b *budget.Budget) (err error) {
-		h, err = b.History(ctx, by, since, zone)
+	err := a.onStore(ctx, name, func(ctx context.Context, cfg *config.Config, store open.Backend) error {
+		a.warnOfJob(cfg, job)
+		b, err := a.budget(cfg, store, name)
+		switch {
+		case err != nil:
+			return err
+		case job != "":
+			h, err = b.JobHistory(ctx, job, by, since, zone)
+		default:
+			h, err = b.History(ctx, by, since, zone)
+		}
 		return err
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case asJSON:
-		return writeJSON(a.stdout, answer.NewHistory(h, zone))
 	}
-	return writeText(a.stdout, view.History(answer.NewHistory(h, zone)))
+	found := answer.NewHistory(h, zone)
+	found.Job = job
+	if asJSON {
+		return writeJSON(a.stdout, found)
+	}
+	return writeText(a.stdout, view.History(found))
 }

@@ -10,6 +10,7 @@ import (
 type History struct {
 	Budget   string  `json:"budget"`
 	By       string  `json:"by"`
+	Job      string  `json:"job,omitempty"` // the job whose charges these are; left out: all charges
 	At       Instant `json:"at"`
 	From     Instant `json:"from"`
 	Since    Instant `json:"since"` // the history begins there; null: it has everything asked for

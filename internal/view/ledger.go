@@ -17,7 +17,11 @@ func History(h answer.History) string {
 		t.Add(groupText(h.By, *row.Name), Number(row.Units), fmt.Sprintf("%.1f%%", 100**row.Part), Number(row.Calls))
 	}
 	t.Add("total", Number(h.Total.Units), fmt.Sprintf("%.1f%%", 100**h.Total.Part), Number(h.Total.Calls))
-	heading := h.Budget + ", since " + Time(time.Time(h.From))
+	heading := h.Budget
+	if h.Job != "" {
+		heading += ", job " + h.Job
+	}
+	heading += ", since " + Time(time.Time(h.From))
 	if h.Timezone != "UTC" {
 		heading += ", in " + h.Timezone
 	}
