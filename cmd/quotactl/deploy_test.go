@@ -182,3 +182,15 @@ func TestContainerfile(t *testing.T) {
 		t.Errorf("ENV %sCOPY %s", values["ENV"], values["COPY"])
 	}
 }
+
+// While new shares reach one host after the other, no alert fires: the expression holds for
+// a while after the last charge by the old ones.
+func TestAlertOfSharesWaits(t *testing.T) {
+	alert := regexp.MustCompile(`QuotactlSharesDiffer\n +expr: .* < (\d+)\n +for: (\S+)`).FindStringSubmatch(deployed(t, "alerts.yml"))
+	if alert == nil {
+		t.Fatal("the alert has no expression with a bound, or does not wait")
+	}
+	if holds := span(t, alert[1]+"s"); span(t, alert[2]) <= holds {
+		t.Errorf("it fires after %s, and its expression holds for %s after the last charge", alert[2], holds)
+	}
+}
