@@ -33,7 +33,7 @@ during the export may be missing from it.`,
 				switch {
 				case err != nil:
 				case facts.Head.Ledger != "":
-					a.logger().Info("exported", "budget", args[0], "rows", facts.Rows)
+					a.logger().Info("exported", "budget", args[0], "rows", facts.Rows, "history", facts.History)
 				case facts.History > 0:
 					a.logger().Info("exported the history alone: the store has no ledger of this budget", "budget", args[0], "hours", facts.History)
 				default:
@@ -47,12 +47,13 @@ during the export may be missing from it.`,
 
 // importAnswer is the JSON answer of import.
 type importAnswer struct {
-	Budget string `json:"budget"`
-	Rows   int64  `json:"rows"`
-	Added  int64  `json:"added"`
-	Before int64  `json:"imported_before"`
-	Known  int64  `json:"known"`
-	Gone   int64  `json:"expired"`
+	Budget  string `json:"budget"`
+	Rows    int64  `json:"rows"`
+	Added   int64  `json:"added"`
+	Before  int64  `json:"imported_before"`
+	Known   int64  `json:"known"`
+	Gone    int64  `json:"expired"`
+	History int64  `json:"history"` // rows of the history, in none of the numbers above
 }
 
 func newImportCommand(a *app) *cobra.Command {
@@ -68,7 +69,8 @@ the same file twice adds nothing, and an import that was interrupted is resumed
 by running it again. Charges of more than an hour ago may be merged and have no
 ids: import them from one export only, or they count twice. The budget may be
 charged meanwhile, but until the import is complete, not all rows of the file
-count: lock the budget, or stop what charges it.`,
+count: lock the budget, or stop what charges it. HISTORY counts the rows of what
+was spent in each hour, which are imported beside the others.`,
 		Example: `  quotactl export youtube/key1 > key1.jsonl
   quotactl import key1.jsonl --store redis://redis.internal:6379/0
   gunzip -c key1.jsonl.gz | quotactl import /dev/stdin`,
@@ -79,10 +81,10 @@ count: lock the budget, or stop what charges it.`,
 			case err != nil:
 				return err
 			case asJSON:
-				return writeJSON(a.stdout, importAnswer{result.Budget, result.Rows, result.Added, result.Before, result.Known, result.Gone})
+				return writeJSON(a.stdout, importAnswer{result.Budget, result.Rows, result.Added, result.Before, result.Known, result.Gone, result.History})
 			}
-			t := table.New("BUDGET", ">ROWS", ">ADDED", ">IMPORTED BEFORE", ">KNOWN", ">EXPIRED")
-			t.Add(result.Budget, view.Number(result.Rows), view.Number(result.Added), view.Number(result.Before), view.Number(result.Known), view.Number(result.Gone))
+			t := table.New("BUDGET", ">ROWS", ">ADDED", ">IMPORTED BEFORE", ">KNOWN", ">EXPIRED", ">HISTORY")
+			t.Add(result.Budget, view.Number(result.Rows), view.Number(result.Added), view.Number(result.Before), view.Number(result.Known), view.Number(result.Gone), view.Number(result.History))
 			return t.Write(a.stdout)
 		},
 	}

@@ -50,6 +50,9 @@ twice a minute.`,
 				case asJSON:
 					return writeJSON(a.stdout, answer.NewJobs(a.now(), secret.RedactURL(a.storeAt(cfg)), daemons, views))
 				}
+				if len(views) == 0 {
+					return writeText(a.stdout, table.Wrap("", fmt.Sprintf("%s has no jobs. quotactl init writes a sample; a job of a crontab needs no table.", a.configPath)))
+				}
 				return writeJobs(a.stdout, a.now(), daemons, views)
 			})
 		},
@@ -75,7 +78,7 @@ func writeJobs(w io.Writer, at time.Time, daemons []jobs.Daemon, views []answer.
 	for _, name := range budgets {
 		parts = append(parts, table.Wrap("", name)+tables[name].String())
 	}
-	if len(daemons) == 0 && len(views) > 0 {
+	if len(daemons) == 0 {
 		parts = append(parts, table.Wrap("", "No daemon is running on this store. Start one: quotactl run"))
 	}
 	return writeText(w, strings.Join(parts, "\n"))
