@@ -103,8 +103,8 @@ func limitTable(limits []budget.LimitStatus) *table.Table {
 // notes is what the table has no room for.
 func notes(l budget.LimitStatus, at time.Time) []string {
 	var list []string
-	if until, began, guarded := l.Window.InGuard(at.UnixMicro()); guarded {
-		list = append(list, fmt.Sprintf("was reset at %s, but until %s, because of its guard, the period before still counts: all this is about that one", Time(time.UnixMicro(began)), Time(time.UnixMicro(until))))
+	if text := guardText(l.Window, at); text != "" {
+		list = append(list, text)
 	}
 	if l.Over > 0 {
 		list = append(list, fmt.Sprintf("over its limit by %d; calls are refused until that is gone", l.Over))
@@ -125,6 +125,15 @@ func notes(l budget.LimitStatus, at time.Time) []string {
 		list = append(list, "knows what was charged since "+Time(l.Since))
 	}
 	return list
+}
+
+// guardText says, within the guard after a calendar's reset, which period counts.
+func guardText(w limit.Window, at time.Time) string {
+	until, began, guarded := w.InGuard(at.UnixMicro())
+	if !guarded {
+		return ""
+	}
+	return fmt.Sprintf("was reset at %s, but until %s, because of its guard, the period before still counts: all this is about that one", Time(time.UnixMicro(began)), Time(time.UnixMicro(until)))
 }
 
 // shareText is what a share is guaranteed and has used, and what is kept for it of what is

@@ -69,5 +69,7 @@ func TestNotesWithinGuard(t *testing.T) {
 		5 * time.Minute:                 "",
 	} {
 		check.Equal(t, strings.Join(notes(l, reset.Add(after)), "; "), want, "notes", after)
+		why := strings.Join(strings.Fields(whyLimitText(budget.WhyLimit{LimitStatus: l}, reset.Add(after))), " ")
+		check.Equal(t, strings.Contains(why, "the period before still counts"), want != "", "why says", why)
 	}
 }

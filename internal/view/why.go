@@ -3,6 +3,7 @@ package view
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/limit"
@@ -42,13 +43,13 @@ func Why(why budget.Why) string {
 		out += table.Wrap("  ", "the ledger changed faster than it could be read: these numbers may be of different instants; ask again")
 	}
 	for _, l := range why.Limits {
-		out += "\n" + whyLimitText(l)
+		out += "\n" + whyLimitText(l, why.At)
 	}
 	return out
 }
 
 // whyLimitText is a limit, who used it, and what comes back when.
-func whyLimitText(l budget.WhyLimit) string {
+func whyLimitText(l budget.WhyLimit, at time.Time) string {
 	words := []string{fmt.Sprintf("%d of %d %s used", l.Used, l.Limit.Limit, l.Counts), fmt.Sprintf("the call needs %d", l.Needs)}
 	for _, kept := range l.Kept {
 		words = append(words, fmt.Sprintf("%d kept for %s", kept.Units, kept.Share))
@@ -76,6 +77,9 @@ func whyLimitText(l budget.WhyLimit) string {
 		words = append(words, fmt.Sprintf("%d available, it fits", l.Available))
 	}
 	out := table.Wrap("", l.Name+": "+strings.Join(words, ", "))
+	if text := guardText(l.Window, at); text != "" {
+		out += table.Wrap("  ", text)
+	}
 	for _, s := range l.Shares {
 		switch {
 		case s.Name == l.Share:
