@@ -142,6 +142,7 @@ func (c *Config) readUpstream(node Node) Upstream {
 		u.warnLimits(tables)
 		if sharesRead {
 			u.checkBesideGuarantees(costs)
+			u.checkUnknownBeside(t["unknown_operation"])
 			u.warnUndivided(tables)
 		}
 	}

@@ -41,14 +41,7 @@ func (u *Upstream) checkBesideGuarantees(costs []Node) {
 			if len(l.Shares) == 0 || !l.Covers(cost.Key()) || amount > l.Limit {
 				continue
 			}
-			var able, unable []string
-			for i, s := range l.Shares {
-				if amount <= l.Most(i) {
-					able = append(able, s.Name)
-				} else {
-					unable = append(unable, s.Name)
-				}
-			}
+			able, unable := sharesFor(l, amount)
 			left := l.Most(-1)
 			switch {
 			case len(able) == 0 && (u.Observe || l.Observe):
@@ -61,6 +54,33 @@ func (u *Upstream) checkBesideGuarantees(costs []Node) {
 				cost.Warn("operation %q costs %d, and limit %s leaves %d beside its guarantees: only jobs of share %s can ever call it; guarantee less if others are to call it too",
 					cost.Key(), units, l.Name, left, strings.Join(able, ", "))
 			}
+		}
+	}
+}
+
+// sharesFor are the shares whose jobs may ever take an amount at once, and the others.
+func sharesFor(l limit.Limit, amount int64) (able, unable []string) {
+	for i, s := range l.Shares {
+		if amount <= l.Most(i) {
+			able = append(able, s.Name)
+		} else {
+			unable = append(unable, s.Name)
+		}
+	}
+	return able, unable
+}
+
+// checkUnknownBeside finds a price for unknown operations that fits no caller beside what a
+// limit guarantees to others.
+func (u *Upstream) checkUnknownBeside(node Node) {
+	for _, l := range u.Limits {
+		amount := l.Amount(u.Unknown.Units)
+		if !u.Unknown.Allowed || len(l.Shares) == 0 || !l.CoversAll() || amount > l.Limit || u.Observe || l.Observe {
+			continue
+		}
+		if able, _ := sharesFor(l, amount); len(able) == 0 {
+			node.Fail("unknown_operation = %d is more than limit %s (%d) leaves to any caller beside what it guarantees to others: such a call could never be made; guarantee less, raise the limit, lower the units, or write \"refuse\"",
+				u.Unknown.Units, l.Name, l.Limit)
 		}
 	}
 }
