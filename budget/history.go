@@ -51,13 +51,27 @@ type HistoryRow struct {
 // more; one that is longer than the history is kept is answered as far as it is kept. It
 // spends nothing.
 func (b *Budget) History(ctx context.Context, by GroupBy, span time.Duration, zone *time.Location) (History, error) {
+	return b.history(ctx, "", by, span, zone)
+}
+
+// JobHistory is [Budget.History] of the charges that have one job's label, by hour, day,
+// operation or region. Drift and recovered units are nobody's, so they are not in it.
+func (b *Budget) JobHistory(ctx context.Context, job string, by GroupBy, span time.Duration, zone *time.Location) (History, error) {
+	if by == ByJob || !driver.ValidName(job) {
+		return History{}, fmt.Errorf("history of %s: %w: of job %q by %q: name a job, and group by hour, day, operation or region", b.spec.Name, ErrInvalid, job, by)
+	}
+	return b.history(ctx, job, by, span, zone)
+}
+
+// history is History, of one job unless that is empty.
+func (b *Budget) history(ctx context.Context, job string, by GroupBy, span time.Duration, zone *time.Location) (History, error) {
 	if !slices.Contains([]GroupBy{ByHour, ByDay, ByOperation, ByJob, ByRegion}, by) || span < time.Microsecond || zone == nil {
 		return History{}, fmt.Errorf("history of %s: %w: by %q over %s: group by hour, day, operation, job or region, over 1µs or more, in a zone", b.spec.Name, ErrInvalid, by, span)
 	}
 	now := b.now().UnixMicro()
 	query := driver.HistoryQuery{
 		Budget: b.spec.Name, Now: now, Since: driver.HourOf(max(0, now-span.Microseconds())),
-		Hours: by == ByHour || by == ByDay, Operations: by == ByOperation, Jobs: by == ByJob, Regions: by == ByRegion,
+		Hours: by == ByHour || by == ByDay, Operations: by == ByOperation, Jobs: by == ByJob || job != "", Regions: by == ByRegion,
 	}
 	view, err := ask(ctx, b, b.store.History, query)
 	if err != nil {
@@ -69,6 +83,9 @@ func (b *Budget) History(ctx context.Context, by GroupBy, span time.Duration, zo
 	}
 	groups, beside := map[string]HistoryRow{}, map[string]HistoryRow{}
 	for _, row := range view.Rows {
+		if job != "" && (row.Job != job || row.Pseudo()) {
+			continue
+		}
 		if row.Pseudo() {
 			addHistory(beside, row.Operation, row)
 			continue

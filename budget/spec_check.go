@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -32,6 +33,9 @@ func (s *Spec) validate() error {
 		if err := l.Validate(); err != nil {
 			return fmt.Errorf("limit %s: %w", l.Name, err)
 		}
+	}
+	if n := len(limit.Patterns(s.Limits)); n > driver.MaxPatterns {
+		return fmt.Errorf("the shares of the limits name %d jobs and patterns: use at most %d; a pattern such as \"tenant.*\" stands for many jobs", n, driver.MaxPatterns)
 	}
 	return nil
 }

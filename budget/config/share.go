@@ -20,6 +20,7 @@ func (u *Upstream) readShares(node Node) {
 			u.readShare(table)
 		}
 	}
+	u.boundShares(node)
 }
 
 // readShare reads one share.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -114,4 +115,17 @@ func (u *Upstream) shareOperations(a, b limit.Limit) bool {
 		}
 	}
 	return false
+}
+
+// boundShares finds shares of more jobs than a ledger counts apart.
+func (u *Upstream) boundShares(node Node) {
+	patterns := len(limit.Patterns(u.Limits))
+	if patterns > driver.MaxPatterns {
+		node.Fail("the shares name %d jobs and patterns: use at most %d; a pattern such as \"tenant.*\" stands for many jobs", patterns, driver.MaxPatterns)
+		return
+	}
+	if n := patterns * len(u.Costs); n > driver.MaxPairs {
+		node.Warn("%d operations for %d jobs and patterns of shares are %d pairs, and a ledger counts the charges of %d apart: what the pairs beyond those charge counts for no share, so that a share may be refused within its guarantee; name fewer jobs by patterns such as \"tenant.*\"",
+			len(u.Costs), patterns, n, driver.MaxPairs)
+	}
 }

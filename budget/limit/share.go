@@ -103,6 +103,9 @@ func (l Limit) validateShares() error {
 	if len(l.Shares) > MaxShares {
 		return fmt.Errorf("it has %d shares: use at most %d", len(l.Shares), MaxShares)
 	}
+	if n := len(l.Lapses()); n > MaxLapses {
+		return fmt.Errorf("its guarantees lapse at %d different times: use at most %d", n, MaxLapses)
+	}
 	for i, s := range l.Shares {
 		switch {
 		case !l.CanDivide():
@@ -125,8 +128,12 @@ func (l Limit) validateShares() error {
 	return nil
 }
 
-// MaxShares is how many shares a limit may have.
-const MaxShares = 64
+// MaxShares is how many shares a limit may have, and MaxLapses at how many different times
+// before a reset their guarantees may lapse.
+const (
+	MaxShares = 64
+	MaxLapses = 8
+)
 
 // Overlaps reports whether one job can belong to both shares, and by which of their
 // patterns.
