@@ -2,8 +2,8 @@
 -- up to date if the batch is empty.
 --
 -- KEYS  m, e, x, then z:<op>, y:<op> and r:<op> for each operation in order of
---       number, new ones included; to recover, for all that there may be; then the
---       days of the history, h:<day>
+--       number, new ones included; to recover, for all that there may be; then h:<day>
+--       and l:<day> for the days of the history
 -- ARGV  1 chargeArgs
 -- Returns {status, clock, …}:
 --   0 {…, items, born, now, looks, used per limit or empty: ask again, locks as m
@@ -94,6 +94,7 @@ if M.n == 0 then
   redis.call('ZREM', history.own > 3 and zkey(1) or keyE, '')
   redis.call('ZREMRANGEBYRANK', history.own > 3 and zkey(1) or keyE, '0', '0')
   redis.call('PEXPIREAT', keyE, '0')
+  history.try()
   redis.call('HSET', keyM, 'v', '1', 'born', int(M.born))
 end
 if #args.add > 0 then
@@ -341,7 +342,7 @@ local function decide(item)
   addLater(key, int(new.score), member)
   if not there[key] then there[key], fresh = true, true end
   addAll(new.op, new.score, new.units, 1, zero, 1, new.state)
-  history.spent(item, new)
+  history.spent(new)
   for i = 1, #meters do
     local m = meters[i]
     if recorded and m.reached ~= WHOLE then replayAnew(m) end

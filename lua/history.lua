@@ -1,20 +1,24 @@
--- What was charged, by the hour: in keys of their own, one a day (UTC), which come last in
--- KEYS, in the order of args.days. Comes after meters.lua.
+-- What was charged, by the hour: in two keys of their own for each day (UTC), which come
+-- last in KEYS, in the order of args.days. Comes after meters.lua.
 --
 --   h:<day>  hash operation|job|region -> "hour units calls" of the day's hours, by comma,
 --            the latest noted first; what an import brought has the id of the history from
 --            which it comes as a fourth name; "#" is how many such fields there are, "@" the
 --            day's own id: that of the ledger that charged first in the day
+--   l:<day>  what is not in h:<day> yet: a line "hour=operation|job|region units calls;…"
+--            of each script run. It goes into h:<day> once it is longer than LOG, and before
+--            h:<day> is read
 --
 -- A reset leaves these keys, and they expire by themselves.
 
-local history = {own = #KEYS - #(args.days or {})} -- how many keys are the ledger's
+local history = {own = #KEYS - 2 * #(args.days or {})} -- how many keys are the ledger's
 do
-  local MAXSERIES = 1024
-  local keys, noted = {}, {}
-  local spent, present = {}, nil -- what items spent: by hour, the sums by number of series
-  for i, day in ipairs(args.days or {}) do keys[day] = KEYS[history.own + i] end
-  for i, no in ipairs(args.places or {}) do args.items[i].series = no end
+  local MAXSERIES, LOG = 1024, 4096
+  local keys, logs, noted = {}, {}, {}
+  local charged, first, latest = {}, nil, nil -- the new entries, and when the first and the last began
+  for i, day in ipairs(args.days or {}) do
+    keys[day], logs[day] = KEYS[history.own + 2 * i - 1], KEYS[history.own + 2 * i]
+  end
 
   local function dayOf(at) return floorTo(at, DAY) / DAY end
 
@@ -49,26 +53,22 @@ do
   end
 
   -- spent notes an item's new entry.
-  function history.spent(item, e)
+  function history.spent(e)
     if not args.kept then
-      M.unnoted = math.max(M.unnoted, e.start)
+      M.unnoted = nil
       return
     end
-    local no, start = item.series, e.start
-    if not present or start < present.hour or start >= present.hour + HOUR then
-      local hour = floorTo(start, HOUR)
-      present = spent[hour] or {hour = hour, units = {}, calls = {}}
-      spent[hour] = present
-    end
-    present.units[no] = (present.units[no] or 0) + e.units
-    present.calls[no] = (present.calls[no] or 0) + 1
+    charged[#charged + 1] = e
+    first, latest = math.min(first or e.start, e.start), math.max(latest or e.start, e.start)
   end
+
+  local function seriesOf(e) return baseOf(e.op) .. '|' .. string.match(e.labels, '^[^|]*|[^|]*') end
 
   -- ended notes how a reservation's end changes what its entry counts, if the history has
   -- its charge.
   function history.ended(e, units, calls)
-    if e.start <= M.unnoted then return end
-    note(e.start, baseOf(e.op) .. '|' .. string.match(e.labels, '^[^|]*|[^|]*'), units, calls)
+    if not args.kept or e.start <= M.unnoted then return end
+    note(e.start, seriesOf(e), units, calls)
   end
 
   -- found notes drift or recovered units of a limit, in the present hour.
@@ -110,7 +110,6 @@ do
       fields[name] = with(text, hour, units[i], calls[i])
     end
     for name, text in pairs(fields) do redis.call('HSET', key, name, text) end
-    if M.lid ~= '' and not redis.call('HGET', key, '@') then redis.call('HSET', key, '@', M.lid) end
     redis.call('PEXPIREAT', key, int(expiry(((day + 1) * DAY + HOUR + args.kept) / 1000)))
   end
 
@@ -128,22 +127,73 @@ do
     redis.call('HSET', key, unpack(list))
   end
 
+  -- fold moves what a day's log has into the day's hash. Most notes of an hour are alike, so
+  -- that it counts them before it reads them.
+  local function fold(day)
+    local hours, order = {}, {}
+    for hour, line in string.gmatch(redis.call('GET', logs[day]) or '', '(%d+)=([^\n]*)\n') do
+      if not hours[hour] then hours[hour], order[#order + 1] = {times = {}, notes = {}}, hour end
+      local times, notes = hours[hour].times, hours[hour].notes
+      for one in string.gmatch(line, '[^;]+') do
+        if not times[one] then times[one], notes[#notes + 1] = 0, one end
+        times[one] = times[one] + 1
+      end
+    end
+    if #order > 0 then redis.call('DEL', logs[day]) end
+    for _, hour in ipairs(order) do
+      local places, names, units, calls = {}, {}, {}, {}
+      for _, one in ipairs(hours[hour].notes) do
+        local name, u, c = string.match(one, '^(%S+) (-?%d+) (-?%d+)$')
+        local times, i = hours[hour].times[one], places[name] or #names + 1
+        places[name], names[i] = i, name
+        units[i], calls[i] = (units[i] or 0) + u * times, (calls[i] or 0) + c * times
+      end
+      writeHour(day * DAY + hour * HOUR, names, units, calls)
+    end
+  end
+
+  -- read brings a day's hash up to date.
+  function history.read(i) fold(args.days[i]) end
+
+  -- append notes series of an hour in its day's log.
+  local function append(at, series)
+    local day = dayOf(at)
+    if not keys[day] or at < floorTo(math.max(0, M.last - args.kept), HOUR) then return end
+    local line = int(math.fmod(floorTo(at, HOUR), DAY) / HOUR) .. '=' .. series .. '\n'
+    local n = redis.call('APPEND', logs[day], line)
+    if n == #line then
+      local ends = int(expiry(((day + 1) * DAY + HOUR + args.kept) / 1000))
+      redis.call('PEXPIREAT', logs[day], ends)
+      if not redis.call('HGET', keys[day], '@') and M.lid ~= '' then
+        redis.call('HSET', keys[day], '@', M.lid)
+        redis.call('PEXPIREAT', keys[day], ends)
+      end
+    end
+    if n > LOG then fold(day) end
+  end
+
+  -- write writes what the run has noted. Most often that is all items, of which the caller
+  -- has given the text.
   function history.write()
+    if #charged > 0 and #charged == #args.items and floorTo(first, HOUR) == floorTo(latest, HOUR) then
+      append(first, args.spent)
+    else
+      for i = 1, #charged do note(charged[i].start, seriesOf(charged[i]), charged[i].units, 1) end
+    end
     for start, sums in pairs(noted) do
-      local names, units, calls = {}, {}, {}
-      for name, sum in pairs(sums) do
-        names[#names + 1], units[#units + 1], calls[#calls + 1] = name, sum[1], sum[2]
-      end
-      writeHour(start, names, units, calls)
+      local list = {}
+      for name, sum in pairs(sums) do list[#list + 1] = fmt('%s %.0f %.0f;', name, sum[1], sum[2]) end
+      append(start, table.concat(list))
     end
-    for start, sums in pairs(spent) do
-      local names, units, calls = {}, {}, {}
-      for no, sum in pairs(sums.units) do
-        names[#names + 1], units[#units + 1], calls[#calls + 1] = args.series[no], sum, sums.calls[no]
-      end
-      writeHour(start, names, units, calls)
+    noted, charged, first, latest = {}, {}, nil, nil
+  end
+
+  -- try calls the commands that only history needs.
+  function history.try()
+    for _, log in pairs(logs) do
+      redis.call('APPEND', log, '')
+      if redis.call('GET', log) == '' then redis.call('DEL', log) end
     end
-    noted, spent, present = {}, {}, nil
   end
 
   -- import takes over a row of another history, in place of one that an earlier

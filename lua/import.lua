@@ -84,7 +84,7 @@ do -- a block, because Lua limits the local names of a scope
     placed[id] = e
     toWrite[#toWrite + 1], toWrite[#toWrite + 2] = id, pack(e)
     M.seq = M.seq + 1
-    if not args.kept then M.unnoted = math.max(M.unnoted, e.start) end
+    if not args.kept then M.unnoted = nil end
     if e.state ~= 'm' then
       M.merged = math.min(M.merged, e.score - 1)
       if e.start > M.newest and id == row.id then M.newest, M.nid = e.start, id end
@@ -117,7 +117,7 @@ do -- a block, because Lua limits the local names of a scope
     end
     local upto = task.from + #task.rows
     if done < task.from or at and done >= upto then return {int(done), '0', '0', '0'} end
-    M.unnoted = math.max(M.unnoted, task.unnoted)
+    if args.kept then M.unnoted = math.max(M.unnoted, task.unnoted) end
     local ids, fields, known = {}, {}, {}
     for i = 1, #task.rows do
       local row = task.rows[i]

@@ -20,7 +20,8 @@
 --            apart, for shares), spos (how far their entries have moved), tables (each
 --            host, the digest of its shares, and when it was first and last noted,
 --            separated by blanks), pause (no merging begins before this time: an export is reading),
---            unnoted (the history may lack charges of up to here)
+--            unnoted (the history may lack charges of up to here;
+--            without it, of up to the newest)
 --   e        hash id -> entry: 1|op|asked|units|state|start|score|job|region|run
 --            empty units and score are equal to asked and start; states: p plain,
 --            o open, s settled, r released, m a merged row, whose id is a space and

@@ -34,7 +34,7 @@ local function load(raw)
   M.lid, M.nid, M.loss, M.hosts = f[20] or '', f[21] or '', f[22] or '', f[23] or ''
   M.reset, M.seq, M.pause = tonumber(f[24] or 0), tonumber(f[25] or 0), tonumber(f[26] or 0)
   M.split, M.spos, M.tables = f[27] or '', f[28] or '', f[29] or ''
-  M.unnoted = tonumber(f[30] or M.v and M.newest or 0) -- without the field it is of a version that kept no history
+  M.unnoted = tonumber(f[30] or M.v and M.newest or 0)
   saved = {unnoted = f[30] and M.unnoted, split = M.split, spos = M.spos, lid = M.lid, loss = M.loss, hosts = M.hosts, tables = M.tables, meters = M.meters, merged = M.merged, rowno = M.rowno, mpos = M.mpos, locks = M.locks, marks = M.marks}
   loadMeters()
   loadLocks()
@@ -316,7 +316,11 @@ local function saveMore()
   if M.split ~= saved.split or M.spos ~= saved.spos then
     redis.call('HSET', keyM, 'split', M.split, 'spos', M.spos)
   end
-  if M.unnoted ~= saved.unnoted then redis.call('HSET', keyM, 'unnoted', int(M.unnoted)) end
+  if args.kept and M.unnoted ~= saved.unnoted then
+    redis.call('HSET', keyM, 'unnoted', int(M.unnoted))
+  elseif not M.unnoted and saved.unnoted then
+    redis.call('HDEL', keyM, 'unnoted')
+  end
   if M.tables ~= saved.tables then redis.call('HSET', keyM, 'tables', M.tables) end
   if M.lid ~= saved.lid or M.loss ~= saved.loss or M.hosts ~= saved.hosts then
     redis.call('HSET', keyM, 'lid', M.lid, 'loss', M.loss, 'hosts', M.hosts)

@@ -125,8 +125,7 @@ type chargeArgs struct {
 	Windows []windowArgs `json:"windows"`
 	Meters  []meterArgs  `json:"meters"`
 	Limits  []limitArgs  `json:"limits"`
-	Series  []string     `json:"series,omitempty"` // of the history, that items count in: operation|job|region
-	Places  []int        `json:"places,omitempty"` // the place of each item's series, from 1
+	Spent   string       `json:"spent,omitempty"` // what the items add to the history if all are charged
 	Items   []itemArgs   `json:"items"`
 	Import  *importArgs  `json:"import,omitempty"`
 }

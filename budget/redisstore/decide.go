@@ -332,6 +332,7 @@ func (b *batch) args(had, r registry, added, split []string, attempt time.Time) 
 		args.divide(b.Limits, r)
 	}
 	serverTime := b.store.serverTimes(b.Budget)
+	var spent spentSeries
 	for j, i := range b.open {
 		item := &b.Items[i]
 		a := &args.Items[j]
@@ -341,7 +342,7 @@ func (b *batch) args(had, r registry, added, split []string, attempt time.Time) 
 			Progress: b.progress[i], Bounds: make([]int64, len(b.Limits)),
 		}
 		if args.Kept > 0 {
-			args.Places = append(args.Places, args.seriesOf(r.names[a.Op-1], item.Labels))
+			spent.add(r.names[a.Op-1], *item)
 		}
 		if item.Recorded {
 			a.Age = &item.Age
@@ -362,5 +363,6 @@ func (b *batch) args(had, r registry, added, split []string, attempt time.Time) 
 			}
 		}
 	}
+	args.Spent = spent.String()
 	return arguments(args)
 }

@@ -51,11 +51,12 @@ func withDays(days []int64, a answer) []int64 {
 	return days
 }
 
-// dayKeys are the keys of days of a budget's history.
+// dayKeys are the keys of days of a budget's history, two for each.
 func (s *Store) dayKeys(name string, days []int64) []string {
-	keys := make([]string, len(days))
-	for i, day := range days {
-		keys[i] = s.key(name, "h:"+strconv.FormatInt(day, 10))
+	var keys []string
+	for _, day := range days {
+		no := strconv.FormatInt(day, 10)
+		keys = append(keys, s.key(name, "h:"+no), s.key(name, "l:"+no))
 	}
 	return keys
 }
@@ -70,17 +71,41 @@ func seriesOf(operation string, labels driver.Labels) string {
 	return operation + "|" + labels.Job + "|" + labels.Region
 }
 
-// seriesOf is the place, from 1, of the series in which the charges of an operation or a
-// pair count.
-func (a *chargeArgs) seriesOf(name string, labels driver.Labels) int {
+// spentSeries sums a batch's items by series, in the order in which these come first.
+type spentSeries []struct {
+	operation string
+	labels    driver.Labels // without a run
+	units     int64
+	calls     int64
+}
+
+// add adds an item that counts under the name of an operation or a pair.
+func (s *spentSeries) add(name string, item driver.Item) {
 	operation, _ := limit.CutPair(name)
-	series := seriesOf(operation, labels)
-	at := slices.Index(a.Series, series)
-	if at < 0 {
-		at = len(a.Series)
-		a.Series = append(a.Series, series)
+	for i := range *s {
+		if one := &(*s)[i]; one.operation == operation && one.labels.Job == item.Labels.Job && one.labels.Region == item.Labels.Region {
+			one.units += item.Units
+			one.calls++
+			return
+		}
 	}
-	return at + 1
+	*s = append(*s, struct {
+		operation string
+		labels    driver.Labels
+		units     int64
+		calls     int64
+	}{operation, item.Labels, item.Units, 1})
+}
+
+// String is the form of the log of a day.
+func (s spentSeries) String() string {
+	var text []byte
+	for _, one := range s {
+		text = append(text, seriesOf(one.operation, one.labels)...)
+		text = strconv.AppendInt(append(text, ' '), one.units, 10)
+		text = append(strconv.AppendInt(append(text, ' '), one.calls, 10), ';')
+	}
+	return string(text)
 }
 
 // One run of history_read.lua reads up to daysAtOnce days, and roughly fieldsAtOnce series in

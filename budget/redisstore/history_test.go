@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
@@ -65,7 +67,7 @@ func TestHistoryOutlivesTheLedger(t *testing.T) {
 	t.Parallel()
 	f, admin := startFake(t)
 	storetest.HistoryOutlives(t, f, f.now, func(budget string) {
-		keys := must.Get(admin.Keys(t.Context(), "*{"+budget+"}:[^h]*").Result())(t)
+		keys := must.Get(admin.Keys(t.Context(), "*{"+budget+"}:[^hl]*").Result())(t)
 		must.Equal(t, len(keys) >= 4, true, "keys of the ledger:", keys)
 		must.Do(t, admin.Del(t.Context(), keys...).Err())
 	})
@@ -176,4 +178,36 @@ func TestHistoryBegins(t *testing.T) {
 		must.Do(t, admin.Del(t.Context(), dayKey(f.now)).Err())
 		return f
 	})
+}
+
+// A store that keeps no history reserves on a ledger that has one: the end of that is in no
+// number.
+func TestHistoryOfTwoStores(t *testing.T) {
+	t.Parallel()
+	f, _ := startFake(t)
+	f.charge("noted", 3)
+	without := openWithoutHistory(t, f)
+	limits := []limit.Limit{{Name: "w", Limit: 100, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}}
+	must.Do(t, check.Err(without.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: limits, Items: []driver.Item{{ID: "r", Operation: "a", Units: 2, Lease: 1e6}}})))
+	must.Do(t, check.Err(f.Finish(t.Context(), driver.Finish{Budget: name, Now: f.now, ID: "r", Release: true})))
+	check.Equal(t, f.units(), 0+1+2, "units in the history")
+}
+
+// What is charged is noted in a log of the day, which does not grow with the charges.
+func TestHistoryLogIsBounded(t *testing.T) {
+	t.Parallel()
+	f, admin := startFake(t)
+	log := strings.Replace(dayKey(f.now), ":h:", ":l:", 1)
+	longest := int64(0)
+	const runs, each = 300, 0 + 1 + 2 // units of three calls
+	for i := range runs {
+		f.charge(fmt.Sprint(i, "-"), 3)
+		longest = max(longest, must.Get(admin.StrLen(t.Context(), log).Result())(t))
+	}
+	if longest < 2000 || longest > 4096 {
+		t.Errorf("the log of %d runs had up to %d bytes, want up to 4096, after which it is emptied", runs, longest)
+	}
+	check.Equal(t, f.units(), runs*each, "units in the history")
+	check.Equal(t, must.Get(admin.Exists(t.Context(), log).Result())(t), 0, "the log after a read")
+	check.Equal(t, f.units(), runs*each, "units in the history, read again")
 }
