@@ -76,6 +76,8 @@ type Upstream struct {
 	Feedback feedback.Rules
 
 	shareJobs []shareJob
+	// limitTables are the names of all limits, also of those that could not be read.
+	limitTables []string
 }
 
 // Credential is an [upstream.NAME.credential.LABEL] table: where the secret

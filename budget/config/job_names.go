@@ -45,15 +45,25 @@ func (c *Config) jobNames() []string {
 // need no table, so a name that is close to none, or differs in its digits alone, is right.
 func (c *Config) MistypedJob(name string) string {
 	known := c.jobNames()
+	if slices.Contains(known, name) {
+		return ""
+	}
+	var shares []string
 	for _, u := range c.Upstreams {
 		for _, l := range u.Limits {
 			for _, s := range l.Shares {
 				if s.Has(name) {
 					return ""
 				}
+				if s.Name == name {
+					shares = append(shares, fmt.Sprintf("%s has no job %q: that is the name of a share, whose jobs are %s", c.File, name, strings.Join(s.Jobs, ", ")))
+				}
 				known = append(known, slices.DeleteFunc(slices.Clone(s.Jobs), func(job string) bool { return strings.HasSuffix(job, "*") })...)
 			}
 		}
+	}
+	if len(shares) > 0 {
+		return shares[0]
 	}
 	if slices.ContainsFunc(known, func(job string) bool { return withoutDigits(job) == withoutDigits(name) }) {
 		return ""

@@ -107,6 +107,7 @@ func (c *Config) readUpstream(node Node) Upstream {
 	}
 	tables := t["limit"].List()
 	for _, l := range tables {
+		u.limitTables = append(u.limitTables, l.Key())
 		if limit, ok := c.readLimit(l, u); ok {
 			u.Limits = append(u.Limits, limit)
 		}
@@ -142,6 +143,7 @@ func (c *Config) readUpstream(node Node) Upstream {
 		u.warnLimits(tables)
 		if sharesRead {
 			u.checkBesideGuarantees(costs)
+			u.checkSharesCall(t["share"].List())
 			u.checkUnknownBeside(t["unknown_operation"])
 			u.warnUndivided(tables)
 		}

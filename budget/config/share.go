@@ -113,7 +113,10 @@ func readLapse(node Node) int64 {
 		node.Fail("lapse = \"plan\" is not built yet: write \"never\", or how long before the reset the guarantee ends, such as \"3h\"")
 		return 0
 	}
-	lapse, _ := node.Duration(time.Microsecond, 31*24*time.Hour)
+	lapse, ok := node.Duration(0, 31*24*time.Hour)
+	if ok && lapse == 0 {
+		node.Fail("lapse = %s: a guarantee that ends at the reset does not lapse: write \"never\"", node.show())
+	}
 	return lapse.Microseconds()
 }
 
@@ -142,6 +145,7 @@ func (u *Upstream) dividedLimits(share, node Node) (chosen []int) {
 	for _, name := range names {
 		i := slices.Index(all, name)
 		switch {
+		case i < 0 && slices.Contains(u.limitTables, name): // it has an error of its own
 		case i < 0:
 			node.Fail("limits: there is no limit %q%s", name, suggest.DidYouMean(name, all))
 		case !u.Limits[i].CanDivide():

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/quotactl/quotactl/budget/driver"
@@ -86,6 +87,54 @@ func (u *Upstream) checkUnknownBeside(node Node) {
 	}
 }
 
+// checkSharesCall finds shares whose jobs can never call, because another limit that covers
+// the same calls guarantees itself to others.
+func (u *Upstream) checkSharesCall(tables []Node) {
+	for _, table := range tables {
+		for _, own := range u.Limits {
+			i := slices.IndexFunc(own.Shares, func(s limit.Share) bool { return s.Name == table.Key() })
+			if i < 0 {
+				continue
+			}
+			for _, l := range u.Limits {
+				least, some := u.cheapest(own, l)
+				if len(l.Shares) == 0 || u.Observe || l.Observe || !some || l.Amount(least) <= l.Most(-1) {
+					continue
+				}
+				outside := func(job string) bool {
+					return !slices.ContainsFunc(l.Shares, func(s limit.Share) bool { return s.HasPattern(job) })
+				}
+				if at := slices.IndexFunc(own.Shares[i].Jobs, outside); at >= 0 {
+					table.Fail("share %s is guaranteed units of limit %s, but limit %s leaves %d to job %q beside what it guarantees to others, less than any call costs (%d): the job could never call; give it a share of limit %s too, or guarantee less of that",
+						table.Key(), own.Name, l.Name, max(0, l.Most(-1)), own.Shares[i].Jobs[at], l.Amount(least), l.Name)
+					return
+				}
+			}
+		}
+	}
+}
+
+// cheapest is the lowest price of the operations that both limits cover; false if there is
+// none.
+func (u *Upstream) cheapest(a, b limit.Limit) (least int64, some bool) {
+	for operation, cost := range u.Costs {
+		if a.Covers(operation) && b.Covers(operation) && (!some || cost.Units < least) {
+			least, some = cost.Units, true
+		}
+	}
+	return least, some
+}
+
+// dearest is the highest price of the operations that a limit covers.
+func (u *Upstream) dearest(l limit.Limit) (operation string, units int64) {
+	for name, cost := range u.Costs {
+		if l.Covers(name) && (operation == "" || cost.Units > units || cost.Units == units && name < operation) {
+			operation, units = name, cost.Units
+		}
+	}
+	return operation, units
+}
+
 // warnUndivided warns of enforcing limits that are not divided although they cover calls
 // that a divided limit covers: they refuse a share within its guarantee.
 func (u *Upstream) warnUndivided(tables []Node) {
@@ -96,6 +145,9 @@ func (u *Upstream) warnUndivided(tables []Node) {
 		what, cure := "is not divided", "divide it too: name it in the share's limits, or write another share for the same jobs, with limits and units that suit this limit"
 		if !l.CanDivide() {
 			what, cure = fmt.Sprintf("is a %s limit, which cannot be divided", l.Window.Kind), "make it large enough for all jobs at once, or keep other jobs out of its operations"
+		}
+		if operation, units := u.dearest(l); l.CanDivide() && l.Amount(units) == l.Limit {
+			what, cure = fmt.Sprintf("cannot be divided, since %s takes all of it (%d)", operation, l.Limit), "a call that needs the whole limit fits only while nobody else calls for that long: raise the limit, or keep other jobs out of its operations"
 		}
 		for _, other := range u.Limits {
 			if len(other.Shares) == 0 || !u.shareOperations(l, other) {
@@ -109,12 +161,8 @@ func (u *Upstream) warnUndivided(tables []Node) {
 
 // shareOperations reports whether two limits cover one priced operation.
 func (u *Upstream) shareOperations(a, b limit.Limit) bool {
-	for operation := range u.Costs {
-		if a.Covers(operation) && b.Covers(operation) {
-			return true
-		}
-	}
-	return false
+	_, some := u.cheapest(a, b)
+	return some
 }
 
 // boundShares finds shares of more jobs than a ledger counts apart.

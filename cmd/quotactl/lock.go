@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"os"
+	"os/user"
 	"strings"
 	"time"
 
@@ -26,6 +28,21 @@ type lockAnswer struct {
 	Stood *bool `json:"stood,omitempty"`
 }
 
+// signed is a reason with the person and the machine that locks.
+func signed(why string) string {
+	by := "set by hand"
+	if me, err := user.Current(); err == nil {
+		by = "set by " + me.Username
+	}
+	if host, err := os.Hostname(); err == nil {
+		by += " on " + host
+	}
+	if why == "" {
+		return by
+	}
+	return why + "; " + by
+}
+
 func newLockCommand(a *app) *cobra.Command {
 	var named, until, why string
 	var span time.Duration
@@ -42,7 +59,7 @@ shows the lock, and unlock ends it.`,
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: a.completeBudget,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			order := budget.LockOrder{Limit: named, Why: why, ByHand: true}
+			order := budget.LockOrder{Limit: named, Why: signed(why), ByHand: true}
 			switch changed := cmd.Flags().Changed; {
 			case changed("until") == changed("for"):
 				return usage("give either --until TIME or --for SPAN")

@@ -106,7 +106,9 @@ func notes(l budget.LimitStatus, at time.Time) []string {
 	if text := guardText(l.Window, at); text != "" {
 		list = append(list, text)
 	}
-	if l.Over > 0 {
+	if l.Over > 0 && l.Observe {
+		list = append(list, fmt.Sprintf("over its limit by %d", l.Over))
+	} else if l.Over > 0 {
 		list = append(list, fmt.Sprintf("over its limit by %d; calls are refused until that is gone", l.Over))
 	}
 	if l.Recovered > 0 {
