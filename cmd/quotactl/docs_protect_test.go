@@ -2,6 +2,7 @@ package main
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,6 +36,13 @@ func TestDocumentedProtection(t *testing.T) {
 	for _, want := range []string{"DAY", "JOB", "13000", "19000", "total"} { // of both days of the page
 		if !strings.Contains(history, want) {
 			t.Errorf("no %s in\n%s", want, history)
+		}
+	}
+	w.write("step.run", w.block("sh", "each"))
+	each := strings.Split(string(w.run(0, "sh", "step.run")), "\n")
+	for _, job := range []string{"nightly", "backfill"} {
+		if !slices.Contains(each, job) {
+			t.Errorf("no days of %s in\n%s", job, strings.Join(each, "\n"))
 		}
 	}
 }

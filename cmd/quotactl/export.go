@@ -69,8 +69,9 @@ the same file twice adds nothing, and an import that was interrupted is resumed
 by running it again. Charges of more than an hour ago may be merged and have no
 ids: import them from one export only, or they count twice. The budget may be
 charged meanwhile, but until the import is complete, not all rows of the file
-count: lock the budget, or stop what charges it. HISTORY counts the rows of what
-was spent in each hour, which are imported beside the others.`,
+count: lock the budget, or stop what charges it. HISTORY counts the rows in
+the file of what was spent in each hour; those of a history that this store has
+already are not added again.`,
 		Example: `  quotactl export youtube/key1 > key1.jsonl
   quotactl import key1.jsonl --store redis://redis.internal:6379/0
   gunzip -c key1.jsonl.gz | quotactl import /dev/stdin`,

@@ -50,7 +50,7 @@ recovered/LIMIT is what the store had lost.`,
 					return usage("--by %s: write how far back too: --since 7d", by)
 				}
 			default:
-				return usage("--by %q: use operation, job, region, run, hour or day", by)
+				return usage("--by %q: use one of operation, job, region, run, hour and day; the days of one job are --by day --job NAME", by)
 			}
 			days, err := schedule.LoadZone(zone)
 			if err != nil {
