@@ -294,6 +294,9 @@ func (b *Budget) receipt(call Call, units int64, done decided) (Receipt, error) 
 			refused.Err = ErrRecovering
 		}
 		refused.RetryAt = time.UnixMicro(d.RetryAt).UTC()
+		if d.Ends > 0 {
+			refused.Ends = time.UnixMicro(d.Ends).UTC()
+		}
 		refused.RetryAfter = time.Duration(d.RetryAt-done.storeNow) * time.Microsecond
 		return Receipt{}, refused
 	case driver.Fenced:

@@ -67,6 +67,12 @@ type RefusedError struct {
 	RetryAfter time.Duration
 	// RetryAt is that instant on the store's clock; zero if no time is known.
 	RetryAt time.Time
+	// Ends is set if what refused the call, a lock or the Limit, ends before RetryAt: then
+	// units that are guaranteed to others in another limit keep the call out.
+	Ends time.Time
+	// Apart, with ErrNeverFits: the call fits each limit, but never all together, because
+	// their guarantees to others lapse at different times.
+	Apart bool
 	// Why is a lock's reason, with ErrLocked.
 	Why string
 	// Source is who decided, SourceStore or SourceAllowance; empty if nobody did.
@@ -80,6 +86,15 @@ type RefusedError struct {
 	Err          error
 	// Cause is the error of the store or the context, if any.
 	Cause error
+}
+
+// fitsText says when the call fits.
+func (e *RefusedError) fitsText() string {
+	said := fmt.Sprintf("; fits in %s, at %s", e.RetryAfter, e.RetryAt.UTC().Format(timeFormat))
+	if !e.Ends.IsZero() {
+		said += ", when no limit's guarantees to others keep it out"
+	}
+	return said
 }
 
 // Error says what was asked, which limit refused, and when to retry.
@@ -104,9 +119,16 @@ func (e *RefusedError) Error() string {
 		if e.Limit != "" {
 			said = "limit " + e.Limit + " is locked"
 		}
-		said += fmt.Sprintf(" for %s, until %s", e.RetryAfter, e.RetryAt.UTC().Format(timeFormat))
+		ends := e.RetryAt
+		if !e.Ends.IsZero() {
+			ends = e.Ends
+		}
+		said += fmt.Sprintf(" for %s, until %s", e.RetryAfter-e.RetryAt.Sub(ends), ends.UTC().Format(timeFormat))
 		if e.Why != "" {
 			said += " (" + e.Why + ")"
+		}
+		if !e.Ends.IsZero() {
+			said += e.fitsText()
 		}
 	case errors.Is(e.Err, ErrRecovering):
 		said = fmt.Sprintf("recovering: the store has lost data and not all hosts have reported what they know; until they have, this host may spend only its part of the headroom; fits in %s at the latest, at %s",
@@ -118,10 +140,12 @@ func (e *RefusedError) Error() string {
 		}
 		said += e.keptText()
 		if !e.RetryAt.IsZero() {
-			said += fmt.Sprintf("; fits in %s, at %s", e.RetryAfter, e.RetryAt.UTC().Format(timeFormat))
+			said += e.fitsText()
 		}
 	case errors.Is(e.Err, ErrNeverFits):
-		if len(e.Kept) > 0 {
+		if e.Apart {
+			said += fmt.Sprintf(": the guarantees of limit %s and of other limits never lapse together; let them lapse at one time, or put the job in a share", e.Limit)
+		} else if len(e.Kept) > 0 {
 			said += fmt.Sprintf(": units and what is guaranteed to others (%s) exceed limit %s; guarantee less, raise the limit, put the job in a share or ask for fewer units", keptList(e.Kept), e.Limit)
 		} else if e.Floor > 0 {
 			said += fmt.Sprintf(": units and the %d that must remain (%s) exceed limit %s; raise the limit, lower the floor or ask for fewer units", e.Floor, e.floorText(), e.Limit)

@@ -109,6 +109,10 @@ func (b *Budget) nameGuarantees(refused *RefusedError, call Call) {
 	if !known || l.Amount(refused.Units) > l.Bound(refused.Floor, call.UseHeadroom) {
 		return
 	}
+	if !l.NeverFits(l.Amount(refused.Units), refused.Floor, call.UseHeadroom, l.ShareOf(call.Labels.Job), 0) {
+		refused.Apart = true
+		return
+	}
 	kept := l.Guarantees()
 	if own := l.ShareOf(call.Labels.Job); own >= 0 {
 		kept[own] = 0

@@ -360,11 +360,12 @@ local function decide(item)
   return reply(1, false, item.units, at, observed, '', {})
 end
 
--- Decide the items in order: those after an unfinished one wait for it.
+-- Decide the items in order: those after an unfinished one wait for it, and those for which
+-- no steps are left for the next run.
 local answers, waiting = {}, false
 for i = 1, #items do
   answers[i] = waiting and reply(100, false, 0, 0, 0, items[i].progress or '', {}) or decide(items[i])
-  waiting = waiting or answers[i][1] == 100
+  waiting = waiting or answers[i][1] == 100 or steps >= limitSteps
 end
 addNow()
 for from = 1, #written, 1000 do

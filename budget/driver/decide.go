@@ -127,6 +127,8 @@ type Decision struct {
 	// else happens. It is later than the end of what binds if a guarantee that has lapsed
 	// is back by then.
 	RetryAt int64
+	// Ends is set if RetryAt is later: when what binds ends.
+	Ends int64
 }
 
 // Together is a refusal by what ends last, put off until the item fits all limits at one
@@ -136,7 +138,10 @@ func (d Decision) Together(limits []limit.Limit, item Item, waits []limit.Wait, 
 	if d.Result != Refused || !slices.ContainsFunc(waits, func(w limit.Wait) bool { return w.Starts != nil }) {
 		return d
 	}
-	if d.RetryAt = limit.FitsTogether(waits, d.RetryAt); d.RetryAt < limit.Never {
+	if at := limit.FitsTogether(waits, d.RetryAt); at == d.RetryAt {
+		return d
+	} else if at < limit.Never {
+		d.Ends, d.RetryAt = d.RetryAt, at
 		return d
 	}
 	first := slices.IndexFunc(limits, item.WaitsForLapses)

@@ -90,16 +90,19 @@ func (c *Calendar) shortest() int64 {
 }
 
 // lapseBound says which span a lapse must be below, and why: each period must have an
-// instant at which the guarantee is in force.
-func (c *Calendar) lapseBound() string {
-	switch c.length {
+// instant at which the guarantee is in force, which is after the guard.
+func (w Window) lapseBound() string {
+	bound, why := spanOf(w.Calendar.shortest()-w.Guard), "the length of a period"
+	switch w.Calendar.length {
 	case Day:
-		return "22h, because a day on which the clocks change may be little longer"
+		why = "because a day on which the clocks change may be little longer"
 	case Month:
-		return "27 days (648h), because the shortest month is little longer"
-	default:
-		return spanOf(c.shortest()) + ", the length of a period"
+		bound, why = "27 days (648h)", "because the shortest month is little longer"
 	}
+	if w.Guard > 0 {
+		return spanOf(w.Calendar.shortest()-w.Guard) + ", less the guard: " + why
+	}
+	return bound + ", " + why
 }
 
 // Period is the period that contains the instant at: its start and the next period's, in

@@ -70,7 +70,7 @@ type Wait struct {
 }
 
 // From is the first instant, from one on, at which the item fits the limit; Never if that
-// is beyond the Horizon. It may not fit for good: a guarantee that has lapsed comes back
+// is beyond its [Limit.Horizon]. It may not fit for good: a guarantee that has lapsed comes back
 // with the reset.
 func (w Wait) From(from int64) int64 {
 	if w.Starts == nil {
@@ -87,7 +87,7 @@ func (w Wait) From(from int64) int64 {
 			continue
 		}
 		first := max(begins, from)
-		for at := first; at < best && at-first <= Horizon; {
+		for at := first; at < best && at-first <= l.Horizon(); {
 			began, until := l.Window.Span(at)
 			reset := until - l.Window.Guard
 			lapsed, end := max(began, reset-lapse, begins), until
@@ -104,18 +104,31 @@ func (w Wait) From(from int64) int64 {
 	return best
 }
 
-// Horizon is how far ahead a wait is looked for, in µs: it holds every month, and both
-// changes of a zone's clock.
-const Horizon = int64(400 * 24 * time.Hour / time.Microsecond)
+// Horizon is how far ahead a wait for the limit is looked for, in µs: a week for hours and
+// quarters, which return that often; else it holds every month, and both changes of a zone's
+// clock.
+func (l Limit) Horizon() int64 {
+	days := int64(400)
+	if c := l.Window.Calendar; c == nil || c.length == Hour || c.length == Quarter {
+		days = 7
+	}
+	return days * 24 * time.Hour.Microseconds()
+}
 
 // FitsTogether is the first instant, from one on, at which the item fits all limits that it
-// waits for; Never if that is beyond the Horizon. It may be later than the last of their own
+// waits for; Never if that is beyond the longest horizon of those with lapses. It may be later than the last of their own
 // first instants, because a guarantee may be back by then.
 func FitsTogether(waits []Wait, from int64) int64 {
+	horizon := int64(0)
+	for _, w := range waits {
+		if len(w.Limit.Lapses()) > 0 {
+			horizon = max(horizon, w.Limit.Horizon())
+		}
+	}
 	for at := from; ; {
 		before := at
 		for _, w := range waits {
-			if at = w.From(at); at == Never || at-from > Horizon {
+			if at = w.From(at); at == Never || at-from > horizon {
 				return Never
 			}
 		}

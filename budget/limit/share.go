@@ -114,8 +114,8 @@ func (l Limit) validateShares() error {
 			return fmt.Errorf("share %s: a guarantee of %d: use 0 to %d", s.Name, s.Guarantee, MaxUnits)
 		case s.Lapse < 0 || s.Lapse > 0 && l.Window.Kind != CalendarKind:
 			return fmt.Errorf("share %s: a lapse of %d µs: use 0, or more in a calendar", s.Name, s.Lapse)
-		case s.Lapse > 0 && s.Lapse >= l.Window.Calendar.shortest():
-			return fmt.Errorf("share %s: a lapse of %s before each reset: use less than %s", s.Name, spanOf(s.Lapse), l.Window.Calendar.lapseBound())
+		case s.Lapse > 0 && s.Lapse >= l.Window.Calendar.shortest()-l.Window.Guard:
+			return fmt.Errorf("share %s: a lapse of %s before each reset: use less than %s", s.Name, spanOf(s.Lapse), l.Window.lapseBound())
 		case len(s.Jobs) == 0:
 			return fmt.Errorf("share %s: it has no jobs", s.Name)
 		}

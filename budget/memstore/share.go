@@ -132,14 +132,18 @@ func (l *ledger) calendarFitsAt(lim limit.Limit, item driver.Item, now int64) in
 // instant from then on at which a guarantee lapses or comes back.
 func (l *ledger) together(limits []limit.Limit, item driver.Item, refusal driver.Decision) driver.Decision {
 	var lapsing []limit.Limit
+	horizon := int64(0)
 	for _, lim := range limits {
 		if item.WaitsForLapses(lim) {
 			lapsing = append(lapsing, lim)
+			horizon = max(horizon, lim.Horizon())
 		}
 	}
 	for at := refusal.RetryAt; len(lapsing) > 0; {
 		if !slices.ContainsFunc(lapsing, func(lim limit.Limit) bool { return !l.fits(lim, item, at) }) {
-			refusal.RetryAt = at
+			if at > refusal.RetryAt {
+				refusal.Ends, refusal.RetryAt = refusal.RetryAt, at
+			}
 			return refusal
 		}
 		next := limit.Never
@@ -152,7 +156,7 @@ func (l *ledger) together(limits []limit.Limit, item driver.Item, refusal driver
 			_, until := lim.Window.Span(at)
 			next = min(next, until)
 		}
-		if at = next; at-refusal.RetryAt > limit.Horizon {
+		if at = next; at-refusal.RetryAt > horizon {
 			first := slices.IndexFunc(limits, item.WaitsForLapses)
 			return driver.Decision{Result: driver.NeverFits, Limit: first, Remaining: limits[first].Remaining(l.used(limits[first], l.last))}
 		}

@@ -1,6 +1,7 @@
 package outage
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -148,11 +149,11 @@ func (m *memory) saw(batch driver.Batch, d driver.Decisions) error {
 			if at := d.Items[i].Limit; at >= 0 {
 				limit = batch.Limits[at].Name
 			}
-			t := facts{}
+			t, ends := facts{}, cmp.Or(d.Items[i].Ends, d.Items[i].RetryAt)
 			if d.Items[i].Locked {
-				t = facts{Locked: true, Why: d.Items[i].Why, End: d.Items[i].RetryAt}
+				t = facts{Locked: true, Why: d.Items[i].Why, End: ends}
 			}
-			m.note(r, limit, t, d.Items[i].RetryAt-d.Now)
+			m.note(r, limit, t, ends-d.Now)
 		}
 	}
 	r.expire(d.Mark.Seen)

@@ -1,6 +1,7 @@
 package sqlitestore
 
 import (
+	"container/heap"
 	"fmt"
 	"math"
 	"slices"
@@ -112,30 +113,36 @@ func (t *test) fitsAfterReturn(w *walk, now int64, steps *int) (at int64, done b
 // scores, until one is enough; its score is the result. It reads no part that is to be
 // skipped when a score begins. If the steps run out, it stops between two scores, not done.
 func (t *test) merge(w *walk, steps *int, fill func(c *cursor, from int64) error, before func(a, b int64) bool, skip func(part int) bool, enough func(part int, amount, score int64) bool) (score int64, done bool, err error) {
+	if *steps <= 0 {
+		return 0, false, nil
+	}
 	skipped := make([]bool, len(w.at))
 	for part := range skipped {
 		skipped[part] = skip(part)
 	}
-	var cursors []*cursor
+	cursors := &cursorHeap{before: before}
 	for lane, total := range t.v.w.lanes {
 		if part := t.part(lane); total.calls > 0 && t.v.sees(lane) && !skipped[part] {
 			c := &cursor{lane: lane, part: part, take: firstRows}
 			if err := fill(c, w.at[part]); err != nil {
 				return 0, false, err
 			}
-			cursors = append(cursors, c)
-		}
-	}
-	walked := slices.Clone(w.sums)
-	for began := false; ; {
-		var next *cursor
-		for _, c := range cursors {
-			if !skipped[c.part] && len(c.rows) > 0 && (next == nil || before(c.rows[0].score, next.rows[0].score)) {
-				next = c
+			*steps-- // opening costs more than a row
+			if len(c.rows) > 0 {
+				cursors.list = append(cursors.list, c)
 			}
 		}
-		if next == nil {
+	}
+	heap.Init(cursors)
+	walked := slices.Clone(w.sums)
+	for began := false; ; {
+		if len(cursors.list) == 0 {
 			return score, true, nil
+		}
+		next := cursors.list[0]
+		if !began && skipped[next.part] {
+			heap.Pop(cursors)
+			continue
 		}
 		r := next.rows[0]
 		if began && r.score != score { // all entries of the score are walked
@@ -152,9 +159,6 @@ func (t *test) merge(w *walk, steps *int, fill func(c *cursor, from int64) error
 			began = false
 			continue // the next may be of a part to skip
 		}
-		if !began && *steps <= 0 {
-			return 0, false, nil
-		}
 		began, score = true, r.score
 		*steps--
 		amount := t.v.of(r.units, r.calls)
@@ -168,5 +172,29 @@ func (t *test) merge(w *walk, steps *int, fill func(c *cursor, from int64) error
 				return 0, false, err
 			}
 		}
+		if len(next.rows) == 0 {
+			heap.Pop(cursors)
+		} else {
+			heap.Fix(cursors, 0)
+		}
 	}
+}
+
+// cursorHeap has the cursor with the first score on top.
+type cursorHeap struct {
+	list   []*cursor
+	before func(a, b int64) bool
+}
+
+func (h *cursorHeap) Len() int { return len(h.list) }
+func (h *cursorHeap) Less(i, j int) bool {
+	return h.before(h.list[i].rows[0].score, h.list[j].rows[0].score)
+}
+func (h *cursorHeap) Swap(i, j int) { h.list[i], h.list[j] = h.list[j], h.list[i] }
+func (h *cursorHeap) Push(x any)    { h.list = append(h.list, x.(*cursor)) }
+
+func (h *cursorHeap) Pop() any {
+	last := h.list[len(h.list)-1]
+	h.list = h.list[:len(h.list)-1]
+	return last
 }
