@@ -25,8 +25,8 @@ import (
 //     be sent. It counts in full until it is settled or released, or until its lease
 //     ends.
 //   - Wait when the call is worth waiting for. It is charged as soon as the units fit,
-//     first come first served within the process, and fails at once when the
-//     context's deadline comes before they can.
+//     first come first served within the process and within a share, and fails at once
+//     when the context's deadline comes before they can.
 //   - WaitReserve does both: it is how to wait for a limit on open reservations.
 //   - Status to see what is left without spending, Spent to see who spent it, and
 //     Would to see what a call would get now.

@@ -72,7 +72,7 @@ func (b *Budget) wait(ctx context.Context, call Call, lease int64) (receipt Rece
 	place := &place{item: b.item(call, units, lease)}
 	place.until, _ = ctx.Deadline()
 	place.deadline, _ = patience.Deadline()
-	b.waits.enter(place, limitNames(limits))
+	b.waits.enter(place, partNames(limits, call.Labels.Job))
 	defer func() { b.waits.leave(place, receipt.seen) }()
 	for {
 		turn := b.waits.turn(patience, place)
@@ -99,7 +99,11 @@ func (b *Budget) wait(ctx context.Context, call Call, lease int64) (receipt Rece
 			jitter = max(0, min(jitter, time.Until(deadline)-soonest))
 			again = min(again, jitter)
 		}
-		if !b.waits.sleeps(place, refused, soonest) {
+		asleep := refused.Limit
+		if l, known := b.limitNamed(asleep); known {
+			asleep = partName(l, call.Labels.Job)
+		}
+		if !b.waits.sleeps(place, refused, asleep, soonest) {
 			continue
 		}
 		look := min(refused.RetryAfter+jitter, waitLook)
@@ -147,12 +151,25 @@ func (b *Budget) askTogether(group []*place) []*pending {
 	return list
 }
 
-func limitNames(limits []limit.Limit) []string {
+// partNames names what the waiters of a job's calls wait for: limits, and of a divided limit
+// the job's share, or what is nobody's. So a share does not wait behind others for what it is
+// guaranteed.
+func partNames(limits []limit.Limit, job string) []string {
 	names := make([]string, len(limits))
 	for i, l := range limits {
-		names[i] = l.Name
+		names[i] = partName(l, job)
 	}
 	return names
+}
+
+func partName(l limit.Limit, job string) string {
+	if len(l.Shares) == 0 {
+		return l.Name
+	}
+	if i := l.ShareOf(job); i >= 0 {
+		return l.Name + "/" + l.Shares[i].Name
+	}
+	return l.Name + "/"
 }
 
 // patience is the context that bounds a call's wait for units. The caller's context

@@ -14,7 +14,8 @@ import (
 )
 
 // waitQueue keeps the waiters of a process in order of arrival, and decides whose turn
-// it is. Waiters whose calls are checked against the same limits form one line. Only the
+// it is. Waiters whose calls are checked against the same limits form one line; what is said
+// here of limits is said of the shares of divided ones. Only the
 // first of a line asks the store and sleeps until its units fit; its answer says how much
 // room is left, and those behind it use that room in one step. So the work is linear in
 // the number of waiters.
@@ -114,9 +115,10 @@ func (q *waitQueue) leave(p *place, seen *seen) {
 	q.move()
 }
 
-// sleeps notes that p's call was refused and what p now sleeps for. False: p is not the
+// sleeps notes that p's call was refused and what p now sleeps for, by the limit that binds;
+// empty: the whole budget is locked. False: p is not the
 // first of its line and must wait for another turn.
-func (q *waitQueue) sleeps(p *place, refused *RefusedError, soonest time.Duration) bool {
+func (q *waitQueue) sleeps(p *place, refused *RefusedError, limit string, soonest time.Duration) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	p.line.asked(p)
@@ -124,7 +126,7 @@ func (q *waitQueue) sleeps(p *place, refused *RefusedError, soonest time.Duratio
 	first := p.line.first() == p
 	if first {
 		now := time.Now()
-		p.sleep = &sleep{refused: refused, limit: refused.Limit, until: now.Add(refused.RetryAfter), soonest: now.Add(soonest)}
+		p.sleep = &sleep{refused: refused, limit: limit, until: now.Add(refused.RetryAfter), soonest: now.Add(soonest)}
 	} else {
 		p.line.waits(p)
 	}

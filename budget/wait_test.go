@@ -315,3 +315,32 @@ func TestWaitInARecovery(t *testing.T) {
 		}
 	})
 }
+
+// A share does not wait for what it is guaranteed, whoever waits for the limit.
+func TestWaitOfAShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := open(t, budget.Spec{Name: "up/key1", Costs: map[string]budget.Cost{"op": {Units: 5}}, Limits: []limit.Limit{{
+			Name: "hour", Limit: 100, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour),
+			Shares: []limit.Share{{Name: "nightly", Jobs: []string{"nightly"}, Guarantee: 30}},
+		}}})
+		call := func(job string) budget.Call {
+			return budget.Call{Operation: "op", Labels: budget.Labels{Job: job}}
+		}
+		start := time.Now()
+		for range 14 {
+			must.Get(b.Charge(t.Context(), call("backfill")))(t)
+		}
+		var all sync.WaitGroup
+		all.Go(func() { check.NoError(t, check.Err(b.Wait(t.Context(), call("backfill"))), "backfill") })
+		synctest.Wait() // it sleeps
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		for range 6 {
+			must.Get(b.Wait(ctx, call("nightly")))(t) // within the guarantee
+			must.Equal(t, time.Since(start), 0, "waited")
+		}
+		err := check.Err(b.Wait(ctx, call("nightly")))
+		must.Is(t, err, budget.ErrExhausted, "beyond it")
+		all.Wait()
+	})
+}

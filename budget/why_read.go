@@ -132,7 +132,7 @@ func (l *WhyLimit) firstOpen() {
 	l.Open = l.Open[:WhyListed]
 }
 
-// whose is who used what a row counts.
+// whose says who used what a row counts.
 func whose(l *WhyLimit, row driver.Row) UsedBy {
 	switch {
 	case row.Operation == limit.DriftOperation(l.Name):

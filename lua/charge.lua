@@ -13,8 +13,8 @@
 --     An item is {result, replayed, units, at, limit, progress, used and score per
 --     limit}. result is a driver.Result, or 100: again, or 101: its totals exceed its
 --     entries. For a grant, limit is the first in observe mode that would have refused
---     the item, one past the last for a lock on the budget. For a refusal, at is when, and progress has
---     a line for each lock on the item: limit, 0 for the budget or -1 for a loss;
+--     the item, one past the last for a lock on the budget. For a refusal, at is when,
+--     and progress has a line for each lock on the item: limit, 0 for the budget or -1 for a loss;
 --     until; why. For a replay, progress is the entry's state (x: open, with its lease
 --     over) and its labels. For a bucket that refuses, the score is part/at of its level.
 --     A look is {used, floor, least score that counts or 0, the sum, where the sum

@@ -89,7 +89,7 @@ do
     return fmt('%s%.0f %.0f%s%s', hour, units, calls, text == '' and '' or ',', text)
   end
 
-  -- full reports whether a day tells no further series apart.
+  -- full reports whether a day already has as many series as it keeps apart.
   local function full(key, added)
     local n = redis.call('HLEN', key) + added
     if n < MAXSERIES then return false end

@@ -146,6 +146,7 @@ func (c *Config) readUpstream(node Node) Upstream {
 			u.checkSharesCall(t["share"].List())
 			u.checkUnknownBeside(t["unknown_operation"])
 			u.warnUndivided(tables)
+			u.warnApart(tables)
 		}
 	}
 	return u

@@ -114,6 +114,35 @@ func (u *Upstream) checkSharesCall(tables []Node) {
 	}
 }
 
+// warnApart warns of limits of which each fits a call only while guarantees have lapsed, and
+// that never do so together.
+func (u *Upstream) warnApart(tables []Node) {
+	for i, a := range u.Limits {
+		for _, b := range u.Limits[:i] {
+			least, some := u.cheapest(a, b)
+			if !some || u.Observe || a.Observe || b.Observe || len(a.Lapses()) == 0 || len(b.Lapses()) == 0 {
+				continue
+			}
+			for own := -1; own < len(a.Shares); own++ {
+				caller, other := "of no share", -1
+				if own >= 0 {
+					caller = "of share " + a.Shares[own].Name
+					other = slices.IndexFunc(b.Shares, func(s limit.Share) bool { return s.Name == a.Shares[own].Name })
+				}
+				waits := []limit.Wait{a.Idle(a.Amount(least), own, anyInstant), b.Idle(b.Amount(least), other, anyInstant)}
+				alone := waits[0].From(anyInstant) < limit.Never && waits[1].From(anyInstant) < limit.Never
+				if alone && limit.FitsTogether(waits, anyInstant) == limit.Never {
+					tables[i].Warn("limits %s and %s fit calls %s only once guarantees have lapsed, and these never lapse together: such a call can never be made; let them lapse at one time, or guarantee less", b.Name, a.Name, caller)
+					break
+				}
+			}
+		}
+	}
+}
+
+// anyInstant is from when on check looks for instants, so that it always says the same: µs.
+const anyInstant = 1_767_225_600_000_000 // 2026-01-01
+
 // cheapest is the lowest price of the operations that both limits cover; false if there is
 // none.
 func (u *Upstream) cheapest(a, b limit.Limit) (least int64, some bool) {
@@ -173,7 +202,7 @@ func (u *Upstream) boundShares(node Node) {
 		return
 	}
 	if n := patterns * len(u.Costs); n > driver.MaxPairs {
-		node.Warn("%d operations for %d jobs and patterns of shares are %d pairs, and a ledger counts the charges of %d apart: what the pairs beyond those charge counts for no share, so that a share may be refused within its guarantee; name fewer jobs by patterns such as \"tenant.*\"",
+		node.Warn("%d operations for %d jobs and patterns of shares are %d pairs, and a ledger counts the charges of %d apart: those of further pairs count for no share, so that a share may be refused within its guarantee; name fewer jobs by patterns such as \"tenant.*\"",
 			len(u.Costs), patterns, n, driver.MaxPairs)
 	}
 }

@@ -92,10 +92,9 @@ type Decision struct {
 	Units int64
 	At    int64
 	// Limit is the index in Batch.Limits of the limit that binds; −1: none does. Refused:
-	// the one that fits last. NeverFits: the first that cannot fit, or if only all
-	// together cannot, the first with lapses. Granted: the one with
-	// the least remaining, among those that count units if there are any. The first of
-	// several equals wins.
+	// the one that fits last. NeverFits: the first that cannot fit, or if only all together
+	// cannot, the first with lapses. Granted: the one with the least remaining, among those
+	// that count units if there are any. The first of several equals wins.
 	Limit int
 	// Remaining is what that limit has left at now, after the decision, 0 or more.
 	Remaining int64

@@ -97,10 +97,10 @@ func (w Window) lapseBound() string {
 	case Day:
 		why = "because a day on which the clocks change may be little longer"
 	case Month:
-		bound, why = "27 days (648h)", "because the shortest month is little longer"
+		why = "because the shortest month is little longer"
 	}
 	if w.Guard > 0 {
-		return spanOf(w.Calendar.shortest()-w.Guard) + ", less the guard: " + why
+		return bound + ": " + spanOf(w.Calendar.shortest()) + ", " + why + ", less the guard"
 	}
 	return bound + ", " + why
 }

@@ -31,7 +31,7 @@ func (l Limit) Lapses() []int64 {
 	return slices.Compact(list)
 }
 
-// Never stands for an instant that does not come.
+// Never stands for an instant that never comes.
 const Never int64 = math.MaxInt64
 
 // Stages are the guarantees in force in a calendar's period: first those of
@@ -102,6 +102,25 @@ func (w Wait) From(from int64) int64 {
 		}
 	}
 	return best
+}
+
+// Idle is how a call of a share (an index; −1: none) that counts an amount waits at an instant
+// for the limit while nothing of it is used.
+func (l Limit) Idle(amount int64, own int, now int64) Wait {
+	w := Wait{Limit: l, Now: now}
+	for _, stage := range append(l.Stages(), make([]int64, len(l.Shares))) {
+		sum, start := amount, now
+		for i, guarantee := range stage {
+			if i != own {
+				sum += guarantee
+			}
+		}
+		if sum > l.Limit {
+			start = Never
+		}
+		w.Starts = append(w.Starts, start)
+	}
+	return w
 }
 
 // Horizon is how far ahead a wait for the limit is looked for, in µs: a week for hours and

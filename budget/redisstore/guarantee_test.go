@@ -140,6 +140,46 @@ func TestShareWalkAmongReservations(t *testing.T) {
 	check.Equal(t, d.RetryAt, ends[14]+3600*second, "the charge amid and fifteen reservations have returned by")
 }
 
+// A batch of refused calls does not do all of its walks in one run.
+func TestRefusedBatchBounded(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	var clock atomic.Int64
+	clock.Store(1_800_000_000_000_000)
+	store := must.Get(redisstore.OpenWithClock(server.URL(0), redisstore.Options{Timeout: patient}, clock.Load))(t)
+	const operations, jobs = 60, 8
+	l := limit.Limit{Name: "day", Limit: 600, Counts: limit.CountUnits, Window: limit.RollingWindow(24 * time.Hour)}
+	for j := range jobs {
+		job := fmt.Sprint("job", j)
+		l.Shares = append(l.Shares, limit.Share{Name: job, Jobs: []string{job}, Guarantee: 1})
+	}
+	decide := func(items []driver.Item) []driver.Decision {
+		clock.Add(1000)
+		return must.Get(store.Decide(t.Context(), driver.Batch{Budget: name, Now: clock.Load(), Limits: []limit.Limit{l}, Items: items}))(t).Items
+	}
+	for op := range operations {
+		var items []driver.Item
+		for j := range jobs {
+			items = append(items, driver.Item{ID: fmt.Sprint(op, "-", j), Operation: fmt.Sprint("op", op), Units: 1, Labels: driver.Labels{Job: fmt.Sprint("job", j)}})
+		}
+		decide(items)
+	}
+	must.Do(t, server.Client().ConfigResetStat(t.Context()).Err())
+	var items []driver.Item
+	for i := range driver.MaxBatch {
+		items = append(items, driver.Item{ID: fmt.Sprint("asked", i), Operation: "op0", Units: 600 - operations*jobs + 1})
+	}
+	for _, d := range decide(items) {
+		must.Equal(t, d.Result, driver.Refused)
+	}
+	info := must.Get(server.Client().Info(t.Context(), "commandstats").Result())(t)
+	opened, runs := number(t, regexp.MustCompile(`cmdstat_zcount:calls=(\d+)`), info), number(t, regexp.MustCompile(`cmdstat_evalsha:calls=(\d+)`), info)
+	if each := opened / runs; each > 3*operations*jobs {
+		t.Errorf("%d refusals opened %d cursors in %d runs: %d in each, want those of few refusals, each of which opens %d", driver.MaxBatch, opened, runs, each, operations*jobs)
+	}
+	must.Do(t, store.Close())
+}
+
 // number is what an expression's group finds in a text.
 func number(t *testing.T, expr *regexp.Regexp, text string) int {
 	t.Helper()

@@ -109,11 +109,11 @@ func TestLookWithNewShares(t *testing.T) {
 	sqlitestore.SetSteps(store, 2000, 500)
 	fill("up/key2")
 	sqlitestore.SetSteps(store, 50, 50)
-	sqlitestore.SetTimeout(store, 10*time.Second)
+	sqlitestore.SetTimeout(store, 6*time.Second)
 	transactions = 0
 	sqlitestore.SetPaused(store, func() {
 		if transactions++; transactions == 10 {
-			<-time.After(5 * time.Second) // half of the look's time
+			<-time.After(3 * time.Second) // half of the look's time
 		}
 	})
 	look("up/key2")

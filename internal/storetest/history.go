@@ -104,7 +104,7 @@ func testHistoryOfManyDays(t *testing.T, w *world) {
 		for i := range driver.MaxSeries {
 			want[driver.HistoryRow{Hour: begin, Operation: "op", Job: "job", Region: region((first + i) % all)}] = driver.HistoryRow{Units: 1, Calls: 1}
 		}
-		// In a later hour of the day too, what is known is told apart, and what is not is not.
+		// In a later hour of the day too, known series are kept apart, and new ones are not.
 		w.now += hour
 		known, unknown := region(first), region((first+all-1)%all)
 		w.granted(spentBy(item(fmt.Sprint(day, "-known"), "op", 3), "job", known))

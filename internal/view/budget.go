@@ -135,7 +135,7 @@ func guardText(w limit.Window, at time.Time) string {
 	if !guarded {
 		return ""
 	}
-	return fmt.Sprintf("was reset at %s, but until %s, because of its guard, the period before still counts: all this is about that one", Time(time.UnixMicro(began)), Time(time.UnixMicro(until)))
+	return fmt.Sprintf("was reset at %s, but until %s, because of its guard, the period before still counts, and these numbers are that period's", Time(time.UnixMicro(began)), Time(time.UnixMicro(until)))
 }
 
 // shareText is what a share is guaranteed and has used, and what is kept for it of what is

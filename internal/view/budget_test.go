@@ -64,8 +64,8 @@ func TestNotesWithinGuard(t *testing.T) {
 	reset := time.Date(2026, 11, 25, 0, 0, 0, 0, time.UTC)
 	for after, want := range map[time.Duration]string{
 		-time.Microsecond:               "",
-		0:                               "was reset at 2026-11-25 00:00:00Z, but until 2026-11-25 00:05:00Z, because of its guard, the period before still counts: all this is about that one",
-		5*time.Minute - time.Nanosecond: "was reset at 2026-11-25 00:00:00Z, but until 2026-11-25 00:05:00Z, because of its guard, the period before still counts: all this is about that one",
+		0:                               "was reset at 2026-11-25 00:00:00Z, but until 2026-11-25 00:05:00Z, because of its guard, the period before still counts, and these numbers are that period's",
+		5*time.Minute - time.Nanosecond: "was reset at 2026-11-25 00:00:00Z, but until 2026-11-25 00:05:00Z, because of its guard, the period before still counts, and these numbers are that period's",
 		5 * time.Minute:                 "",
 	} {
 		check.Equal(t, strings.Join(notes(l, reset.Add(after)), "; "), want, "notes", after)
