@@ -86,6 +86,8 @@ type RefusedError struct {
 	Err          error
 	// Cause is the error of the store or the context, if any.
 	Cause error
+
+	job string // the call's
 }
 
 // fitsText says when the call fits.
@@ -256,7 +258,7 @@ const timeFormat = "2006-01-02T15:04:05.000000Z07:00"
 func (b *Budget) refuse(call Call, units int64, err, cause error) *RefusedError {
 	return &RefusedError{
 		Budget: b.spec.Name, Operation: call.Operation, ID: call.ID, Units: units,
-		Err: err, Cause: cause, OnStoreError: b.spec.policy(call),
+		Err: err, Cause: cause, OnStoreError: b.spec.policy(call), job: call.Labels.Job,
 	}
 }
 

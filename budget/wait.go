@@ -199,7 +199,17 @@ func (b *Budget) Soonest(refused *RefusedError) time.Duration {
 		return refused.RetryAfter
 	}
 	now := refused.RetryAt.Add(-refused.RetryAfter).UnixMicro()
-	return min(refused.RetryAfter, time.Duration(l.Window.Returns(now)-now)*time.Microsecond)
+	at := l.Window.Returns(now)
+	var waits []limit.Wait // then guarantees that have lapsed may be back
+	for _, other := range b.covering(refused.Operation) {
+		if len(other.Lapses()) > 0 && !other.Observe {
+			waits = append(waits, other.Idle(other.Amount(refused.Units), other.ShareOf(refused.job), now))
+		}
+	}
+	if at = limit.FitsTogether(waits, at); at-now > refused.RetryAfter.Microseconds() {
+		return refused.RetryAfter
+	}
+	return time.Duration(at-now) * time.Microsecond
 }
 
 // sleepUntil sleeps for d, or for little after sooner is closed. The error is the

@@ -344,3 +344,28 @@ func TestWaitOfAShare(t *testing.T) {
 		all.Wait()
 	})
 }
+
+// What is used of a day returns at the reset, and with it a guarantee that has lapsed: a
+// wait that ends after the reset, and before the next lapse, is in vain.
+func TestWaitForALapseFailsEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // it begins at midnight UTC
+		day := limit.CalendarWindow(must.Get(limit.NewCalendar(limit.Day, "UTC", 0))(t))
+		b := open(t, budget.Spec{Name: "up/key1", Costs: map[string]budget.Cost{"op": {Units: 56}}, Limits: []limit.Limit{{
+			Name: "day", Limit: 100, Counts: limit.CountUnits, Window: day,
+			Shares: []limit.Share{{Name: "nightly", Jobs: []string{"nightly"}, Guarantee: 60, Lapse: time.Hour.Microseconds()}},
+		}}})
+		time.Sleep(23*time.Hour + 30*time.Minute)
+		must.Get(b.Charge(t.Context(), budget.Call{Operation: "op", Units: units(45)}))(t)
+		start := time.Now()
+		wait := func(timeout time.Duration) error {
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
+			defer cancel()
+			_, err := b.Wait(ctx, budget.Call{Operation: "op"})
+			return err
+		}
+		must.Is(t, wait(23*time.Hour), budget.ErrExhausted)
+		must.Equal(t, time.Since(start), 0, "waited in vain")
+		must.Do(t, wait(24*time.Hour))
+		must.Equal(t, time.Since(start).Truncate(time.Second), 23*time.Hour+30*time.Minute, "waited until the lapse")
+	})
+}

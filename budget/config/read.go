@@ -144,6 +144,9 @@ func (c *Config) readUpstream(node Node) Upstream {
 		if sharesRead {
 			u.checkBesideGuarantees(costs)
 			u.checkSharesCall(t["share"].List())
+			if len(node.doc.errors) == faults {
+				u.checkCallers(costs)
+			}
 			u.checkUnknownBeside(t["unknown_operation"])
 			u.warnUndivided(tables)
 			u.warnApart(tables)

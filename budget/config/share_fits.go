@@ -60,6 +60,43 @@ func (u *Upstream) checkBesideGuarantees(costs []Node) {
 	}
 }
 
+// checkCallers finds operations that each limit leaves to somebody, and all limits to nobody.
+func (u *Upstream) checkCallers(costs []Node) {
+	callers := []string{""} // of no share
+	for _, l := range u.Limits {
+		for _, s := range l.Shares {
+			if !slices.Contains(callers, s.Name) {
+				callers = append(callers, s.Name)
+			}
+		}
+	}
+	if u.Observe {
+		return
+	}
+	for _, cost := range costs {
+		refusing := map[string]bool{} // limits, by name
+		some := slices.ContainsFunc(callers, func(caller string) bool {
+			at := slices.IndexFunc(u.Limits, func(l limit.Limit) bool {
+				own := slices.IndexFunc(l.Shares, func(s limit.Share) bool { return s.Name == caller })
+				refuses := !l.Observe && len(l.Shares) > 0 && l.Covers(cost.Key()) && l.Amount(u.Costs[cost.Key()].Units) > l.Most(own)
+				refusing[l.Name] = refusing[l.Name] || refuses
+				return refuses
+			})
+			return at < 0
+		})
+		var names []string
+		for _, l := range u.Limits {
+			if refusing[l.Name] {
+				names = append(names, l.Name)
+			}
+		}
+		if !some && len(names) > 1 {
+			cost.Fail("operation %q costs %d: each of the limits %s leaves that to jobs of one of its shares alone, and no job has a share of all: it could never be called; divide them for the same jobs, or guarantee less",
+				cost.Key(), u.Costs[cost.Key()].Units, strings.Join(names, " and "))
+		}
+	}
+}
+
 // sharesFor are the shares whose jobs may ever take an amount at once, and the others.
 func sharesFor(l limit.Limit, amount int64) (able, unable []string) {
 	for i, s := range l.Shares {

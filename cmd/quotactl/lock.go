@@ -52,8 +52,9 @@ func newLockCommand(a *app) *cobra.Command {
 		Short: "Close a budget, or one limit, until an instant",
 		Long: `Refuse all calls of a budget, or all calls that one of its limits covers, until
 an instant, on every machine. It replaces an existing lock, such as one from the
-upstream's response. Open reservations can still be settled. quotactl status
-shows the lock, and unlock ends it.`,
+upstream's response. Open reservations can still be settled. A limit on
+concurrent calls covers reservations alone. quotactl status shows the lock, and
+unlock ends it.`,
 		Example: `  quotactl lock shop/main --for 2h --why "quota increase pending"
   quotactl lock youtube/key1 --limit search --until 2026-06-11T07:00:00Z`,
 		Args:              arguments(cobra.ExactArgs(1)),
