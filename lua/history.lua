@@ -3,7 +3,8 @@
 --
 --   h:<day>  hash operation|job|region -> "hour units calls" of the day's hours, by comma,
 --            the latest noted first; what an import brought has the id of the history from
---            which it comes as a fourth name; "#" is how many such fields there are, "@" the
+--            which it comes as a fourth name, and after the calls of an hour the instant (µs)
+--            whose numbers these are; "#" is how many such fields there are, "@" the
 --            day's own id: that of the ledger that charged first in the day
 --   l:<day>  what is not in h:<day> yet: a line "hour=operation|job|region units calls;…"
 --            of each script run. It goes into h:<day> once it is longer than LOG, and before
@@ -197,7 +198,7 @@ do
   end
 
   -- import takes over a row of another history, in place of one that an earlier
-  -- import brought.
+  -- import brought, unless that has the numbers of a later instant.
   function history.import(row)
     local day, hour = dayOf(row.start), int(math.fmod(row.start, DAY) / HOUR) .. ' '
     local key = keys[day]
@@ -206,8 +207,15 @@ do
     local old = redis.call('HMGET', key, name, '@')
     if old[2] == row.id then return end
     local text = old[1] or ''
-    local units, calls = string.match(',' .. text, ',' .. hour .. '(-?%d+) (-?%d+)')
-    redis.call('HSET', key, name, with(text, hour, row.units - (units or 0), row.calls - (calls or 0)))
+    local from, to, asOf = string.find(',' .. text, ',' .. hour .. '%-?%d+ %-?%d+ ?(%d*)')
+    if (tonumber(asOf) or 0) > row.asOf then return end
+    local sums = fmt('%s%.0f %.0f %.0f', hour, row.units, row.calls, row.asOf)
+    if from then
+      sums = string.sub(text, 1, from - 1) .. sums .. string.sub(text, to)
+    elseif text ~= '' then
+      sums = sums .. ',' .. text
+    end
+    redis.call('HSET', key, name, sums)
     if text == '' then
       redis.call('HSET', key, '#', int(tonumber(redis.call('HGET', key, '#') or 0) + 1))
       redis.call('PEXPIREAT', key, int(expiry(((day + 1) * DAY + HOUR + args.kept) / 1000)))

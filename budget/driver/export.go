@@ -92,6 +92,9 @@ type Row struct {
 	Score     int64 // when it finishes, in µs; for an open reservation, the end of its lease
 	Labels    Labels
 	Observed  bool // only observe mode let it through
+	// AsOf is the instant (µs) whose numbers a row of history has: when its own history's
+	// export read it, whatever histories it came through since.
+	AsOf int64
 }
 
 // Pseudo reports whether the row is a charge of a pseudo-operation.
@@ -295,6 +298,8 @@ func (r Row) validateHistory() error {
 		return fmt.Errorf("%w: id %q: a row of history is named after a ledger, by letters and digits, at most 64", ErrInvalid, r.ID)
 	case r.Start < 0 || r.Start > maxInstant || r.Start != HourOf(r.Start) || r.Score != r.Start:
 		return fmt.Errorf("%w: a row of history begins at %d µs, which begins no hour", ErrInvalid, r.Start)
+	case r.AsOf < 0 || r.AsOf > maxInstant:
+		return fmt.Errorf("%w: a row of history is as of %d µs", ErrInvalid, r.AsOf)
 	case r.Pseudo() && min(r.Units, r.Calls) < 0: // others: see RowHistory
 		return fmt.Errorf("%w: a row of history has %d units and %d calls of %s, which is never taken back", ErrInvalid, r.Units, r.Calls, r.Operation)
 	case max(r.Units, -r.Units, r.Calls, -r.Calls) > most:

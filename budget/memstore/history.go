@@ -17,7 +17,10 @@ type hourly struct {
 	series
 }
 
-type sum struct{ units, calls int64 }
+type sum struct {
+	units, calls int64
+	asOf         int64 // of an imported row: the instant whose numbers these are
+}
 
 // history is what was charged to one budget, by the hour. A reset does not touch it.
 type history struct {
@@ -113,27 +116,29 @@ func (l *ledger) noteFound(lim limit.Limit, operation string, amount int64) {
 }
 
 // importHistory takes over a row of another history, in place of one that an earlier
-// import brought.
+// import brought, unless that has the numbers of a later instant.
 func (l *ledger) importHistory(r driver.Row, now int64) {
 	if r.ID == l.id || r.ID == l.history.ids[r.Start/historyDay] || r.Start < kept(now) {
 		return
 	}
-	*l.history.row(r.Start, series{r.Operation, r.Labels.Job, r.Labels.Region, r.ID}) = sum{r.Units, r.Calls}
+	if row := l.history.row(r.Start, series{r.Operation, r.Labels.Job, r.Labels.Region, r.ID}); r.AsOf >= row.asOf {
+		*row = sum{r.Units, r.Calls, r.AsOf}
+	}
 }
 
 // export writes the rows up to an hour for an export.
 func (h *history) export(now, last int64, to driver.LedgerWriter) error {
 	for key, row := range h.rows {
-		id := key.source
+		id, asOf := key.source, row.asOf
 		if id == "" {
-			id = h.ids[key.hour/historyDay]
+			id, asOf = h.ids[key.hour/historyDay], now
 		}
 		if key.hour < kept(now) || key.hour > last || row.units == 0 && row.calls == 0 {
 			continue
 		}
 		err := to.Row(driver.Row{
 			ID: id, State: driver.RowHistory, Operation: key.operation, Units: row.units, Calls: row.calls,
-			Start: key.hour, Score: key.hour, Labels: driver.Labels{Job: key.job, Region: key.region},
+			Start: key.hour, Score: key.hour, Labels: driver.Labels{Job: key.job, Region: key.region}, AsOf: asOf,
 		})
 		if err != nil {
 			return err

@@ -166,6 +166,7 @@ type rowArgs struct {
 	Labels   string `json:"labels"`
 	Observed bool   `json:"observed,omitempty"`
 	Pseudo   bool   `json:"pseudo,omitempty"`
+	AsOf     int64  `json:"asOf"` // of a row of history
 }
 
 // exportArgs are the arguments of export.lua.

@@ -213,7 +213,7 @@ func importOf(c driver.Import, known registry) *importArgs {
 	}
 	for i, r := range c.Rows {
 		if r.State == driver.RowHistory {
-			args.Rows[i] = rowArgs{ID: r.ID, State: "h", Units: r.Units, Calls: r.Calls, Start: r.Start, Score: r.Score, Labels: seriesOf(r.Operation, r.Labels)}
+			args.Rows[i] = rowArgs{ID: r.ID, State: "h", Units: r.Units, Calls: r.Calls, Start: r.Start, Score: r.Score, Labels: seriesOf(r.Operation, r.Labels), AsOf: r.AsOf}
 			continue
 		}
 		args.Rows[i] = rowArgs{

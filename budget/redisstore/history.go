@@ -127,9 +127,22 @@ type past struct {
 // dayID is the field of a day that holds its id.
 const dayID = "@"
 
-// readHistory reads the history from an instant on and calls visit for each row; its source
-// is the id of the history that it belongs to.
-func (s *Store) readHistory(ctx context.Context, name string, caller, since int64, visit func(row driver.HistoryRow, source string) error) (past, error) {
+// pastRow is a row of one of the histories that a day holds.
+type pastRow struct {
+	driver.HistoryRow
+	source string // the id of the history that it belongs to
+	asOf   int64  // the instant (µs) whose numbers it has
+}
+
+// pastDay is what was read of a day.
+type pastDay struct {
+	day    int64
+	fields map[string]string
+	now    int64 // of the first run that read of it
+}
+
+// readHistory reads the history from an instant on and calls visit for each row.
+func (s *Store) readHistory(ctx context.Context, name string, caller, since int64, visit func(pastRow) error) (past, error) {
 	found, _, _, err := s.readDays(ctx, name, caller, nil, "0")
 	if err != nil {
 		return found, err
@@ -140,22 +153,26 @@ func (s *Store) readHistory(ctx context.Context, name string, caller, since int6
 	for day := found.since / historyDay; s.kept > 0 && day <= last/historyDay; day++ {
 		days = append(days, day)
 	}
-	for cursor, fields := "0", map[string]string{}; len(days) > 0; {
-		var texts [][]any
-		if _, texts, cursor, err = s.readDays(ctx, name, caller, days[:min(daysAtOnce, len(days))], cursor); err != nil {
+	for cursor, one := "0", (pastDay{fields: map[string]string{}}); len(days) > 0; {
+		run, texts, next, err := s.readDays(ctx, name, caller, days[:min(daysAtOnce, len(days))], cursor)
+		if err != nil {
 			return found, err
 		}
+		cursor = next
 		for i, list := range texts {
+			if len(one.fields) == 0 {
+				one.day, one.now = days[0], run.now
+			}
 			for j := 0; j+1 < len(list); j += 2 {
-				fields[text(list, j)] = text(list, j+1)
+				one.fields[text(list, j)] = text(list, j+1)
 			}
 			if i == len(texts)-1 && cursor != "0" {
 				break // the next run continues with this day
 			}
-			if err := s.visitDay(name, days[0], fields, found.ledger, [2]int64{found.since, last}, visit); err != nil {
+			if err := s.visitDay(name, one, found.ledger, [2]int64{found.since, last}, visit); err != nil {
 				return found, err
 			}
-			clear(fields)
+			clear(one.fields)
 			days = days[1:]
 		}
 	}
@@ -163,11 +180,11 @@ func (s *Store) readHistory(ctx context.Context, name string, caller, since int6
 }
 
 // visitDay calls visit for each row of a day.
-func (s *Store) visitDay(name string, day int64, fields map[string]string, ledger string, within [2]int64, visit func(driver.HistoryRow, string) error) error {
-	own := cmp.Or(fields[dayID], ledger)
-	delete(fields, dayID)
-	for field, hours := range fields {
-		if err := s.readSeries(name, day, field, hours, own, within, visit); err != nil {
+func (s *Store) visitDay(name string, d pastDay, ledger string, within [2]int64, visit func(pastRow) error) error {
+	own := cmp.Or(d.fields[dayID], ledger)
+	delete(d.fields, dayID)
+	for field := range d.fields {
+		if err := s.readSeries(name, d, field, own, within, visit); err != nil {
 			return err
 		}
 	}
@@ -202,23 +219,27 @@ func (s *Store) readDays(ctx context.Context, name string, caller int64, days []
 	}
 }
 
-// readSeries reads one field of a day, "hour units calls" by comma, from one hour to another.
-// own is the day's id.
-func (s *Store) readSeries(name string, day int64, field, hours, own string, within [2]int64, visit func(driver.HistoryRow, string) error) error {
+// readSeries reads one field of a day, "hour units calls" by comma, from one hour to another;
+// an imported one has the instant whose numbers it has after the calls, unless an older
+// version brought it. own is the day's id.
+func (s *Store) readSeries(name string, d pastDay, field, own string, within [2]int64, visit func(pastRow) error) error {
 	names := append(strings.Split(field, "|"), own)
 	if len(names) < 4 || len(names) > 5 {
-		return s.damaged(name, fmt.Sprintf("h:%d has the field %q", day, field))
+		return s.damaged(name, fmt.Sprintf("h:%d has the field %q", d.day, field))
 	}
-	for one := range strings.SplitSeq(hours, ",") {
-		var hour, units, calls int64
-		if _, err := fmt.Sscanf(one, "%d %d %d", &hour, &units, &calls); err != nil || hour < 0 || hour > 23 {
-			return s.damaged(name, fmt.Sprintf("h:%d has the text %q", day, hours))
+	for one := range strings.SplitSeq(d.fields[field], ",") {
+		var hour, units, calls, asOf int64
+		if n, _ := fmt.Sscanf(one, "%d %d %d %d", &hour, &units, &calls, &asOf); n < 3 || hour < 0 || hour > 23 {
+			return s.damaged(name, fmt.Sprintf("h:%d has the text %q", d.day, d.fields[field]))
 		}
-		row := driver.HistoryRow{Hour: day*historyDay + hour*driver.HistoryHour, Operation: names[0], Job: names[1], Region: names[2], Units: units, Calls: calls}
+		if len(names) == 4 {
+			asOf = d.now
+		}
+		row := driver.HistoryRow{Hour: d.day*historyDay + hour*driver.HistoryHour, Operation: names[0], Job: names[1], Region: names[2], Units: units, Calls: calls}
 		if row.Hour < within[0] || row.Hour > within[1] || units == 0 && calls == 0 {
 			continue
 		}
-		if err := visit(row, names[3]); err != nil {
+		if err := visit(pastRow{row, names[3], asOf}); err != nil {
 			return err
 		}
 	}
@@ -228,8 +249,8 @@ func (s *Store) readSeries(name string, day int64, field, hours, own string, wit
 // History implements driver.Store: some days in each run of a script.
 func (s *Store) History(ctx context.Context, q driver.HistoryQuery) (driver.History, error) {
 	sums := map[driver.HistoryRow]driver.HistoryRow{}
-	found, err := s.readHistory(ctx, q.Budget, q.Now, q.Since, func(row driver.HistoryRow, _ string) error {
-		units, calls := row.Units, row.Calls
+	found, err := s.readHistory(ctx, q.Budget, q.Now, q.Since, func(one pastRow) error {
+		row, units, calls := one.HistoryRow, one.Units, one.Calls
 		row.Units, row.Calls = 0, 0
 		row = q.Apart(row)
 		sums[row] = driver.HistoryRow{Units: sums[row].Units + units, Calls: sums[row].Calls + calls}
@@ -249,10 +270,10 @@ func (s *Store) History(ctx context.Context, q driver.HistoryQuery) (driver.Hist
 
 // exportHistory writes a budget's history to an export.
 func (s *Store) exportHistory(ctx context.Context, export driver.Export, to driver.LedgerWriter) error {
-	_, err := s.readHistory(ctx, export.Budget, export.Now, 0, func(row driver.HistoryRow, source string) error {
+	_, err := s.readHistory(ctx, export.Budget, export.Now, 0, func(row pastRow) error {
 		return to.Row(driver.Row{
-			ID: source, State: driver.RowHistory, Operation: row.Operation, Units: row.Units, Calls: row.Calls,
-			Start: row.Hour, Score: row.Hour, Labels: driver.Labels{Job: row.Job, Region: row.Region},
+			ID: row.source, State: driver.RowHistory, Operation: row.Operation, Units: row.Units, Calls: row.Calls,
+			Start: row.Hour, Score: row.Hour, Labels: driver.Labels{Job: row.Job, Region: row.Region}, AsOf: row.asOf,
 		})
 	})
 	return err

@@ -45,13 +45,38 @@ func TestHistoryExpires(t *testing.T) {
 // importHistory imports rows of another history, of an operation "op".
 func (f *fakeStore) importHistory(rows ...driver.Row) {
 	f.t.Helper()
+	f.importHistoryAs("e", rows...)
+}
+
+// importHistoryAs does so as an export of a name.
+func (f *fakeStore) importHistoryAs(export string, rows ...driver.Row) {
+	f.t.Helper()
 	for i := range rows {
 		rows[i].Start = driver.HourOf(rows[i].Start)
 		rows[i].ID, rows[i].State, rows[i].Operation, rows[i].Score = "OTHER", driver.RowHistory, "op", rows[i].Start
 	}
 	must.Get(driver.Apply(f.t.Context(), f, driver.Import{
-		Budget: name, Now: f.now, Export: "e", Head: driver.LedgerHead{At: f.now}, Rows: rows, Last: true,
+		Budget: name, Now: f.now, Export: export, Head: driver.LedgerHead{At: f.now}, Rows: rows, Last: true,
 	}))(f.t)
+}
+
+// A day that an older version imported does not say of which instant its rows are: any import
+// replaces them. The other hours of a series stay as they are.
+func TestImportIntoOlderDay(t *testing.T) {
+	t.Parallel()
+	f, admin := startFake(t)
+	key, hour := dayKey(f.now), driver.HourOf(f.now)%historyDay/driver.HistoryHour
+	must.Do(t, admin.HSet(t.Context(), key, "op||DE|OTHER", fmt.Sprintf("%d 5 1,%d -2 0,%d 6 1", hour-1, hour, hour-2), "#", 1, "@", "OWN").Err())
+	row := func(units, asOf int64) driver.Row {
+		return driver.Row{Units: units, Calls: 1, Start: f.now, Labels: driver.Labels{Region: "DE"}, AsOf: asOf}
+	}
+	for i, one := range []struct{ units, asOf, want int64 }{{7, f.now, 7}, {3, f.now - 1, 7}, {4, f.now, 4}, {2, f.now + 1, 2}} {
+		f.importHistoryAs(fmt.Sprint("e", i), row(one.units, one.asOf))
+		check.Equal(t, f.units(), 5+6+one.want, "units after import", i)
+	}
+	check.Equal(t, must.Get(admin.HGet(t.Context(), key, "#").Result())(t), "1", "imported series")
+	check.Equal(t, must.Get(admin.HGet(t.Context(), key, "op||DE|OTHER").Result())(t),
+		fmt.Sprintf("%d 5 1,%d 2 1 %d,%d 6 1", hour-1, hour, f.now+1, hour-2), "the series")
 }
 
 // units is the sum of a budget's history.

@@ -26,6 +26,9 @@ CREATE TABLE history (
 ) WITHOUT ROWID;
 `
 
+// asOfColumn notes, of a row that an import brought, the instant (µs) whose numbers it has.
+const asOfColumn = "ALTER TABLE history ADD COLUMN as_of INTEGER NOT NULL DEFAULT 0;"
+
 // dayTable counts a budget's own series in each day, so that a charge that is the first of
 // its series in an hour need not count them.
 const dayTable = `
@@ -220,7 +223,7 @@ func (l *ledger) pruneHistory(no int64) error {
 }
 
 // importHistory takes over a row of another history, in place of one that an earlier import
-// brought.
+// brought, unless that has the numbers of a later instant.
 func (l *ledger) importHistory(r driver.Row) error {
 	key := hourly{r.Start / driver.HistoryHour, series{r.Operation, r.Labels.Job, r.Labels.Region, r.ID}}
 	if r.ID == l.id || l.historyKept < 0 || key.hour < l.firstHour(l.last) {
@@ -234,8 +237,9 @@ func (l *ledger) importHistory(r driver.Row) error {
 	if err != nil {
 		return err
 	}
-	return l.c.exec(`INSERT INTO history(series, hour, units, calls) VALUES (?, ?, ?, ?)
-		ON CONFLICT DO UPDATE SET units = excluded.units, calls = excluded.calls`, no, key.hour, r.Units, r.Calls)
+	return l.c.exec(`INSERT INTO history(series, hour, units, calls, as_of) VALUES (?, ?, ?, ?, ?)
+		ON CONFLICT DO UPDATE SET units = excluded.units, calls = excluded.calls, as_of = excluded.as_of
+		WHERE excluded.as_of >= history.as_of`, no, key.hour, r.Units, r.Calls, r.AsOf)
 }
 
 // exportHistory writes a budget's history at now to an export.
@@ -260,14 +264,14 @@ func (l *ledger) exportHistory(ctx context.Context, now int64, to driver.LedgerW
 		row := driver.Row{ID: s.source, State: driver.RowHistory, Operation: s.operation, Labels: driver.Labels{Job: s.job, Region: s.region}}
 		var hour int64
 		var rows []driver.Row
-		err := l.c.each("SELECT hour, units, calls FROM history WHERE series = ? AND hour BETWEEN ? AND ? AND (units <> 0 OR calls <> 0)", []any{no, l.firstHour(now), l.lastHour(now)}, func() {
+		err := l.c.each("SELECT hour, units, calls, as_of FROM history WHERE series = ? AND hour BETWEEN ? AND ? AND (units <> 0 OR calls <> 0)", []any{no, l.firstHour(now), l.lastHour(now)}, func() {
 			if s.source == "" {
-				row.ID = ids[hour/historyDay]
+				row.ID, row.AsOf = ids[hour/historyDay], now
 			}
 			row.Start = hour * driver.HistoryHour
 			row.Score = row.Start
 			rows = append(rows, row)
-		}, &hour, &row.Units, &row.Calls)
+		}, &hour, &row.Units, &row.Calls, &row.AsOf)
 		if err != nil {
 			return err
 		}

@@ -8,7 +8,7 @@ import (
 )
 
 // schemaVersion is what this version of the program reads and writes.
-const schemaVersion = 8
+const schemaVersion = 9
 
 // applicationID marks SQLite files as ours: "qctl".
 const applicationID = 0x7163746c
@@ -94,7 +94,7 @@ CREATE TABLE total (
 	back_calls INTEGER NOT NULL,
 	PRIMARY KEY (b, win, lane)
 ) WITHOUT ROWID;
-` + meterTable + lockTable + jobTables + historyTables + dayTable
+` + meterTable + lockTable + jobTables + historyTables + dayTable + asOfColumn
 
 // meterTable keeps the live buckets.
 const meterTable = `
@@ -181,6 +181,7 @@ INSERT INTO history_day(budget, day, id, series)
 	SELECT series.budget, hour / 24, coalesce(nullif(budget.id, ''), upper(hex(randomblob(13)))), count(DISTINCT no)
 	FROM series JOIN history ON series = no LEFT JOIN budget ON name = series.budget WHERE ledger = '' GROUP BY 1, 2;
 `,
+	8: asOfColumn,
 }
 
 // isPrepared reports whether prepareFile has nothing to do. It changes nothing and needs

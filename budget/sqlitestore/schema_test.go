@@ -40,9 +40,9 @@ func TestOpenRefusesNewerSchema(t *testing.T) {
 	b := newBench(t, rolling(10, hour))
 	b.granted(item("a", 1))
 	b.close()
+	execute(t, b.path, "PRAGMA user_version = 10")
+	openFails(t, b.path, driver.ErrStoreConfig, "version 10", "up to 9", "newer quotactl")
 	execute(t, b.path, "PRAGMA user_version = 9")
-	openFails(t, b.path, driver.ErrStoreConfig, "version 9", "up to 8", "newer quotactl")
-	execute(t, b.path, "PRAGMA user_version = 8")
 	b.open()
 	must.Equal(t, b.used(), 1, "used: the refusal changed the file")
 }
@@ -52,24 +52,27 @@ func TestOpenRefusesNewerSchema(t *testing.T) {
 func TestNewerSchemaMeanwhile(t *testing.T) {
 	b := newBench(t, rolling(10, hour))
 	b.granted(item("a", 1), lease(item("r", 1), hour))
-	execute(t, b.path, "PRAGMA user_version = 9")
+	execute(t, b.path, "PRAGMA user_version = 10")
 	_, decideErr := b.try(name, item("b", 1))
 	_, finishErr := b.store.Finish(t.Context(), driver.Finish{Budget: name, Now: b.now, ID: "r", Units: 5})
 	_, lookErr := b.store.Look(t.Context(), driver.Look{Budget: name, Now: b.now, Limits: b.limits})
 	_, readErr := b.store.Job(t.Context(), "j")
 	_, swapErr := b.store.SwapJob(t.Context(), driver.JobSwap{Job: "j", Text: []byte("{}")})
 	for what, err := range map[string]error{"charge": decideErr, "settle": finishErr, "look": lookErr, "job": readErr, "swap": swapErr} {
-		if !errors.Is(err, driver.ErrStoreConfig) || !strings.Contains(err.Error(), "version 9") || !strings.Contains(err.Error(), "newer quotactl") {
+		if !errors.Is(err, driver.ErrStoreConfig) || !strings.Contains(err.Error(), "version 10") || !strings.Contains(err.Error(), "newer quotactl") {
 			t.Errorf("%s: %v, want ErrStoreConfig that names the version", what, err)
 		}
 	}
-	execute(t, b.path, "PRAGMA user_version = 8")
+	execute(t, b.path, "PRAGMA user_version = 9")
 	b.granted(item("b", 1))
 	check.Equal(t, b.used(), 3, "used: something was written meanwhile")
 }
 
+// toEighth turns a file into one of schema 8.
+var toEighth = []string{"ALTER TABLE history DROP COLUMN as_of", "PRAGMA user_version = 8"}
+
 // toSeventh turns a file into one of schema 7.
-var toSeventh = []string{"DROP TABLE history_day", "ALTER TABLE budget DROP COLUMN unnoted", "PRAGMA user_version = 7"}
+var toSeventh = []string{toEighth[0], "DROP TABLE history_day", "ALTER TABLE budget DROP COLUMN unnoted", "PRAGMA user_version = 7"}
 
 // A file of an older schema is taken over, with what it holds.
 func TestOpenMigrates(t *testing.T) {
@@ -103,7 +106,7 @@ func TestOpenMigrates(t *testing.T) {
 	}
 	for what, changes := range map[string][]string{
 		"the first": slices.Concat(toFifth, toFourth, toThird, toSecond, toFirst), "the second": slices.Concat(toFifth, toFourth, toThird, toSecond),
-		"the third": slices.Concat(toFifth, toFourth, toThird), "the fourth": slices.Concat(toFifth, toFourth), "the fifth": toFifth, "the sixth": toSixth, "the seventh": toSeventh,
+		"the third": slices.Concat(toFifth, toFourth, toThird), "the fourth": slices.Concat(toFifth, toFourth), "the fifth": toFifth, "the sixth": toSixth, "the seventh": toSeventh, "the eighth": toEighth,
 	} {
 		t.Run(what, func(t *testing.T) {
 			b := newBench(t, rolling(10, hour))
@@ -121,7 +124,7 @@ func TestOpenMigrates(t *testing.T) {
 			must.Equal(t, must.Get(b.store.Job(t.Context(), "j"))(t).Version, 0, "a job of an older schema:, want no document")
 			b.swap(driver.JobSwap{Job: "j", Text: []byte("{}"), Values: map[string][]byte{"x": []byte("1")}, Records: []driver.JobRecord{{At: noon, ID: "r"}}})
 			b.close()
-			check.Equal(t, query[int](t, b.path, "PRAGMA user_version"), 8, "version after that")
+			check.Equal(t, query[int](t, b.path, "PRAGMA user_version"), 9, "version after that")
 			b.open() // and once more, as it is
 			check.Equal(t, b.used(), 10, "used when it is opened again")
 			b.refused(item("c", 1), noon+2*hour)

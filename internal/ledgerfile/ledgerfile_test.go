@@ -155,7 +155,7 @@ func TestCheckRefuses(t *testing.T) {
 	end := lastLine(file)
 	for _, one := range [][2]string{
 		{end + "\n", end + "\n{}\n"},
-		{`"quotactl_export":3`, `"quotactl_export":4`},
+		{`"quotactl_export":4`, `"quotactl_export":5`},
 		{`"budget":"up/key1"`, `"budget":"up"`},
 		{`"operation":"op","units":1`, `"operation":"op","units":-1`},
 		{`"units":1,`, ``},
@@ -170,6 +170,8 @@ func TestCheckRefuses(t *testing.T) {
 		{`"state":"open"`, `"state":"ajar"`},
 		{`"at":"20`, `"at":"30`},
 		{`"operation":"op","units":1,`, `"operation":"op","units":1,"calls":2,`},
+		{`"run":"j/1:US"`, `"run":"j/1:US","as_of":"2026-01-01T00:00:00Z"`},
+		{`,"as_of":"20`, `,"as_of":"30`},
 		{`"units":1,"at"`, `"units":1,"asked":1000000000000001,"at"`},
 		{"\n" + end, "\n\n" + end},
 	} {
@@ -262,7 +264,7 @@ func TestImportKeepsDrift(t *testing.T) {
 	units, calls := drift(t, from)
 	must.Equal(t, fmt.Sprint(units, calls), "5 0", "units and calls of drift")
 	file := string(export(t, from))
-	older := strings.ReplaceAll(strings.Replace(file, `"quotactl_export":3`, `"quotactl_export":2`, 1), `"calls":0,`, "")
+	older := strings.ReplaceAll(strings.Replace(file, `"quotactl_export":4`, `"quotactl_export":2`, 1), `"calls":0,`, "")
 	must.Equal(t, len(older) < len(file), true, "the file has rows with no calls")
 	for _, text := range []string{file, older} {
 		to := memstore.New(nil)
@@ -275,6 +277,35 @@ func TestImportKeepsDrift(t *testing.T) {
 	_, err := ledgerfile.Check(strings.NewReader(negative))
 	check.Is(t, err, ledgerfile.ErrNotExport)
 	check.Contains(t, fmt.Sprint(err), "of drift/w, which is never taken back")
+}
+
+// A file older than what a ledger has of another history changes nothing there, also one of
+// a version whose rows do not say of which instant they are.
+func TestImportOlderHistory(t *testing.T) {
+	at := time.Now().UnixMicro()
+	from, to := memstore.New(func() int64 { return at }), memstore.New(func() int64 { return at })
+	fill(t, from, 2)
+	older := string(export(t, from))
+	row := older[strings.Index(older, `,"as_of":"`):]
+	row = row[:strings.Index(row, "}")]
+	unknown, nameless := strings.Replace(older, row, `,"as_of":null`, 1), strings.Replace(older, row, "", 1)
+	nameless = strings.Replace(nameless, `"quotactl_export":4`, `"quotactl_export":3`, 1)
+	at += 1_000_000
+	fill(t, from, 3)
+	newer := string(export(t, from))
+	at += 1_000_000
+	_, rows, _ := strings.Cut(unknown, "\n")
+	head, _, _ := strings.Cut(newer, "\n")
+	unknown = head + "\n" + rows // exported as late as the newer one
+	for round, one := range []struct {
+		file  string
+		calls int64
+	}{{older, 2}, {newer, 3}, {older, 3}, {nameless, 3}, {unknown, 3}, {newer, 3}} {
+		file := strings.Replace(one.file, `"export":"`, fmt.Sprintf(`"export":"%d`, round), 1) // as if it were new
+		must.Get(ledgerfile.Import(t.Context(), to, strings.NewReader(file), limits, time.Now))(t)
+		past := must.Get(to.History(t.Context(), driver.HistoryQuery{Budget: budget, Now: at}))(t)
+		check.Equal(t, past.Rows[0].Calls, one.calls, "calls in round", round)
+	}
 }
 
 // forgotten is a store that has a budget's history and no ledger of it.

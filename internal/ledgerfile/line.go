@@ -11,8 +11,8 @@ import (
 
 // formatVersion is the version that this program writes; it reads those before it, too.
 // Version 2 added the rows of history, version 3 their calls, also if there is one or none,
-// and how far the history may lack charges.
-const formatVersion = 3
+// and how far the history may lack charges, version 4 the instants whose numbers they have.
+const formatVersion = 4
 
 // headLine is the first line.
 type headLine struct {
@@ -49,6 +49,7 @@ type rowLine struct {
 	Region    string          `json:"region,omitempty"`
 	Run       string          `json:"run,omitempty"`
 	Observed  bool            `json:"observed,omitempty"`
+	AsOf      *instant        `json:"as_of,omitempty"` // whose numbers a row of history has; null: unknown; before version 4: that of the export
 }
 
 // endLine is the last line.
@@ -73,11 +74,14 @@ func newRowLine(r driver.Row) rowLine {
 	if r.Score != r.Start {
 		line.Until = (*instant)(&r.Score)
 	}
+	if r.State == driver.RowHistory {
+		line.AsOf = (*instant)(&r.AsOf)
+	}
 	return line
 }
 
-// row is the row of a line in a file of a version.
-func (l rowLine) row(version int) (driver.Row, error) {
+// row is the row of a line in a file of a version, which was exported at an instant.
+func (l rowLine) row(version int, exported int64) (driver.Row, error) {
 	switch {
 	case l.Units == nil:
 		return driver.Row{}, errors.New(`it has no "units"`)
@@ -87,6 +91,8 @@ func (l rowLine) row(version int) (driver.Row, error) {
 		return driver.Row{}, errors.New(`it is an open reservation and has no "until"`)
 	case l.State == driver.RowHistory && l.Calls == nil && version >= 3:
 		return driver.Row{}, errors.New(`it is a row of history and has no "calls"`)
+	case l.State != driver.RowHistory && l.AsOf != nil:
+		return driver.Row{}, errors.New(`it is no row of history and has "as_of"`)
 	}
 	r := driver.Row{
 		ID: l.ID, Operation: l.Operation, State: l.State, Asked: *l.Units, Units: *l.Units, Calls: 1, Start: int64(*l.At), Score: int64(*l.At),
@@ -106,6 +112,12 @@ func (l rowLine) row(version int) (driver.Row, error) {
 	}
 	if l.Until != nil {
 		r.Score = int64(*l.Until)
+	}
+	switch {
+	case l.AsOf != nil:
+		r.AsOf = int64(*l.AsOf)
+	case l.State == driver.RowHistory && version < 4:
+		r.AsOf = exported
 	}
 	return r, nil
 }

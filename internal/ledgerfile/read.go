@@ -102,15 +102,15 @@ func (f *file) next() (driver.Row, error) {
 	if err := strict(line, &one); err != nil {
 		return driver.Row{}, f.wrong(err.Error())
 	}
-	row, err := one.row(f.version)
+	row, err := one.row(f.version, f.facts.Head.At)
 	if err == nil {
 		err = row.Validate()
 	}
 	if err != nil {
 		return driver.Row{}, f.wrong(err.Error())
 	}
-	if row.Score > f.facts.Head.At+farthest {
-		return driver.Row{}, f.wrong("it finishes more than two days after the export")
+	if max(row.Score, row.AsOf) > f.facts.Head.At+farthest {
+		return driver.Row{}, f.wrong("it finishes, or its numbers are of, more than two days after the export")
 	}
 	f.facts.count(row)
 	if row.State != driver.RowHistory { // no total counts what was spent

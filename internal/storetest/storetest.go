@@ -125,6 +125,7 @@ func Run(t *testing.T, open Open) {
 		{"HistoryOfMany", testHistoryOfMany},
 		{"HistoryOfManyDays", testHistoryOfManyDays},
 		{"HistoryMoved", testHistoryMoved},
+		{"HistoryOfOlderExport", testHistoryOfOlderExport},
 		{"HistoryAnew", testHistoryAnew},
 		{"HistoryUnnoted", testHistoryUnnoted},
 		{"HistoryKept", testHistoryKept},

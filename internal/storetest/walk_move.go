@@ -109,7 +109,7 @@ func summary(c ledgerCopy) map[string]driver.Row {
 	for _, r := range c.rows {
 		if r.State == driver.RowHistory {
 			r.ID = fmt.Sprint("history: ", r.Operation, r.Labels.Job, r.Labels.Region, r.Start)
-			r.Units, r.Calls = r.Units+all[r.ID].Units, r.Calls+all[r.ID].Calls
+			r.Units, r.Calls, r.AsOf = r.Units+all[r.ID].Units, r.Calls+all[r.ID].Calls, max(r.AsOf, all[r.ID].AsOf)
 		}
 		if r.State == driver.RowMerged && !r.Pseudo() {
 			r.ID = fmt.Sprint("merged: ", r.Operation, r.Labels.Job, r.Labels.Region, r.Observed, r.Score)
