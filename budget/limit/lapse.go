@@ -70,8 +70,8 @@ type Wait struct {
 }
 
 // From is the first instant, from one on, at which the item fits the limit; Never if that
-// is beyond its [Limit.Horizon]. It may not fit for good: a guarantee that has lapsed comes back
-// with the reset.
+// is beyond its [Limit.Horizon]. It may not fit for good: a guarantee that has lapsed comes
+// back with the reset.
 func (w Wait) From(from int64) int64 {
 	if w.Starts == nil {
 		return max(w.At, from)
@@ -135,8 +135,8 @@ func (l Limit) Horizon() int64 {
 }
 
 // FitsTogether is the first instant, from one on, at which the item fits all limits that it
-// waits for; Never if that is beyond the longest horizon of those with lapses. It may be later than the last of their own
-// first instants, because a guarantee may be back by then.
+// waits for; Never if that is beyond the longest horizon of those with lapses. It may be
+// later than the last of their own first instants, because a guarantee may be back by then.
 func FitsTogether(waits []Wait, from int64) int64 {
 	horizon := int64(0)
 	for _, w := range waits {
