@@ -93,7 +93,7 @@ func (s *Store) tryCommands(ctx context.Context) (t trial, err error) {
 	}
 	defer cancel()
 	of := "doctor/" + strconv.FormatInt(time.Now().UnixNano(), 36)
-	reply, err := s.run(ctx, s.scripts.Doctor, []string{s.key(of, "m"), s.key(of, "z")}).Slice()
+	reply, err := s.run(ctx, s.scripts.Doctor, []string{s.key(of, "m"), s.key(of, "z"), s.key(of, "l")}).Slice()
 	if err != nil {
 		return t, s.fault("try the commands", err)
 	}
