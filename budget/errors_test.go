@@ -34,6 +34,18 @@ func TestRefusedErrorText(t *testing.T) {
 			budget.RefusedError{Units: 2, Err: budget.ErrExhausted, Limit: "daily", Remaining: 1, Cause: errors.New("others wait")},
 			"charge u/k op (2 units): exhausted: limit daily has 1 left: others wait",
 		},
+		{ // guarantees of another limit are in force when it fits this one
+			budget.RefusedError{Units: 1, Err: budget.ErrExhausted, Limit: "rolling", RetryAfter: 3 * time.Hour, RetryAt: at, Ends: at.Add(-time.Hour)},
+			"charge u/k op (1 unit): exhausted: limit rolling has 0 left; fits in 3h0m0s, at 2026-03-01T12:00:00.000000Z, when no limit's guarantees to others keep it out",
+		},
+		{
+			budget.RefusedError{Units: 1, Err: budget.ErrLocked, Limit: "day", Why: "403", RetryAfter: 3 * time.Hour, RetryAt: at, Ends: at.Add(-time.Hour)},
+			"charge u/k op (1 unit): limit day is locked for 2h0m0s, until 2026-03-01T11:00:00.000000Z (403); fits in 3h0m0s, at 2026-03-01T12:00:00.000000Z, when no limit's guarantees to others keep it out",
+		},
+		{
+			budget.RefusedError{Units: 1, Err: budget.ErrNeverFits, Limit: "six", Apart: true},
+			"charge u/k op (1 unit): can never fit: the guarantees of limit six and of other limits never lapse together; let them lapse at one time, or put the job in a share",
+		},
 		{ // the floor alone refuses
 			budget.RefusedError{Units: 10, Err: budget.ErrExhausted, Limit: "daily", Remaining: 60, Floor: 55, Kept: []budget.Kept{{Share: "nightly", Units: 50}}},
 			"charge u/k op (10 units): exhausted: limit daily has 60 left, and 55 must remain (the call's floor)",

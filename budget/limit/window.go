@@ -133,13 +133,13 @@ func (w Window) Span(at int64) (from, until int64) {
 
 // InGuard reports whether an instant is in the guard after a calendar's reset, in which the
 // period before still counts: began is the reset, and until the end of the guard, in µs.
-func (w Window) InGuard(at int64) (until, began int64, yes bool) {
+func (w Window) InGuard(at int64) (began, until int64, yes bool) {
 	if w.Kind != CalendarKind || w.Guard == 0 {
 		return 0, 0, false
 	}
 	began, _ = w.Calendar.Period(at)
 	until = began + w.Guard
-	return until, began, at < until
+	return began, until, at < until
 }
 
 // Returns is the first instant (µs) at which a charge that finished at score no longer

@@ -57,87 +57,86 @@ func TestShareWalkAmongCharges(t *testing.T) {
 	must.Do(t, store.Close())
 }
 
-// Between two steps of a wait a share borrows whose charges the wait has passed over: they free
-// something now.
-func TestShareBorrowsAmidAWait(t *testing.T) {
-	t.Parallel()
+// amidWait is a store whose third run of a wait of few steps is preceded by another store's
+// charge.
+type amidWait struct {
+	t            *testing.T
+	store, other *redisstore.Store
+	now          int64
+	runs         int
+	amid         func()
+}
+
+func newAmidWait(t *testing.T) *amidWait {
 	url := redistest.Start(t).URL(0)
-	now, runs := int64(1_800_000_000_000_000), 0
-	var amid func()
-	store := must.Get(redisstore.OpenWithClock(url, redisstore.Options{Timeout: patient}, func() int64 {
-		if runs++; runs == 3 && amid != nil {
-			amid()
+	w := &amidWait{t: t, now: 1_800_000_000_000_000}
+	w.store = must.Get(redisstore.OpenWithClock(url, redisstore.Options{Timeout: patient}, func() int64 {
+		if w.runs++; w.runs == 3 && w.amid != nil {
+			w.amid()
 		}
-		return now
+		return w.now
 	}))(t)
-	other := must.Get(redisstore.OpenWithClock(url, redisstore.Options{Timeout: patient}, func() int64 { return now }))(t)
+	w.other = must.Get(redisstore.OpenWithClock(url, redisstore.Options{Timeout: patient}, func() int64 { return w.now }))(t)
+	return w
+}
+
+// charge decides an item of a job by an hour of 100 units, 30 of them nightly's.
+func (w *amidWait) charge(store *redisstore.Store, id, job string, units, lease int64) driver.Decision {
+	w.t.Helper()
 	limits := []limit.Limit{{
 		Name: "hour", Limit: 100, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour),
 		Shares: []limit.Share{{Name: "nightly", Jobs: []string{"nightly"}, Guarantee: 30}},
 	}}
-	charge := func(store *redisstore.Store, id, job string, units int64) driver.Decision {
-		t.Helper()
-		answer := must.Get(store.Decide(t.Context(), driver.Batch{
-			Budget: name, Now: now, Limits: limits, Items: []driver.Item{{ID: id, Operation: "op", Units: units, Labels: driver.Labels{Job: job}}},
-		}))(t)
-		return answer.Items[0]
+	return must.Get(store.Decide(w.t.Context(), driver.Batch{
+		Budget: name, Now: w.now, Limits: limits, Items: []driver.Item{{ID: id, Operation: "op", Units: units, Lease: lease, Labels: driver.Labels{Job: job}}},
+	}))(w.t).Items[0]
+}
+
+// refused asks for an item that is refused in several runs, before the third of which the
+// other store charges, and returns when it fits.
+func (w *amidWait) refused(units int64, amidJob string, amidUnits int64) int64 {
+	w.t.Helper()
+	w.store.SetMaxSteps(3)
+	w.runs, w.amid = 0, func() {
+		must.Equal(w.t, w.charge(w.other, "amid", amidJob, amidUnits, 0).Result, driver.Granted)
 	}
+	d := w.charge(w.store, "asked", "backfill", units, 0)
+	must.Equal(w.t, d.Result, driver.Refused)
+	must.Equal(w.t, w.runs > 3, true, "runs:", w.runs)
+	return d.RetryAt
+}
+
+// Between two steps of a wait a share borrows whose charges the wait has passed over: they free
+// something now.
+func TestShareBorrowsAmidAWait(t *testing.T) {
+	t.Parallel()
+	w := newAmidWait(t)
 	for i := range 70 {
-		now += time.Second.Microseconds()
+		w.now += time.Second.Microseconds()
 		job := "nightly"
 		if i >= 20 {
 			job = "backfill"
 		}
-		must.Equal(t, charge(store, fmt.Sprint("id", i), job, 1).Result, driver.Granted)
+		must.Equal(t, w.charge(w.store, fmt.Sprint("id", i), job, 1, 0).Result, driver.Granted)
 	}
-	fifth := now - 45*time.Second.Microseconds() // of backfill
-	store.SetMaxSteps(3)
-	runs, amid = 0, func() { must.Equal(t, charge(other, "amid", "nightly", 20).Result, driver.Granted) }
-	d := charge(store, "asked", "backfill", 25)
-	must.Equal(t, d.Result, driver.Refused)
-	must.Equal(t, runs > 3, true, "runs:", runs)
-	check.Equal(t, d.RetryAt, fifth+time.Hour.Microseconds(), "ten that nightly has borrowed and five of backfill have returned by")
+	fifth := w.now - 45*time.Second.Microseconds() // of backfill
+	check.Equal(t, w.refused(25, "nightly", 20), fifth+time.Hour.Microseconds(), "ten that nightly has borrowed and five of backfill have returned by")
 }
 
 // Between two steps of a wait that goes through open reservations, a charge comes that returns
 // before those that the wait has passed: the wait begins anew.
 func TestShareWalkAmongReservations(t *testing.T) {
 	t.Parallel()
-	url := redistest.Start(t).URL(0)
-	const second = int64(1_000_000)
-	now, runs := int64(1_800_000_000_000_000), 0
-	var amid func()
-	store := must.Get(redisstore.OpenWithClock(url, redisstore.Options{Timeout: patient}, func() int64 {
-		if runs++; runs == 3 && amid != nil {
-			amid()
-		}
-		return now
-	}))(t)
-	other := must.Get(redisstore.OpenWithClock(url, redisstore.Options{Timeout: patient}, func() int64 { return now }))(t)
-	limits := []limit.Limit{{
-		Name: "hour", Limit: 100, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour),
-		Shares: []limit.Share{{Name: "nightly", Jobs: []string{"nightly"}, Guarantee: 30}},
-	}}
-	charge := func(store *redisstore.Store, id string, units, lease int64) driver.Decision {
-		t.Helper()
-		answer := must.Get(store.Decide(t.Context(), driver.Batch{
-			Budget: name, Now: now, Limits: limits, Items: []driver.Item{{ID: id, Operation: "op", Units: units, Lease: lease}},
-		}))(t)
-		return answer.Items[0]
-	}
+	w := newAmidWait(t)
+	const lease = int64(1_000_000_000)
 	var ends []int64
-	for i := range int64(60) {
-		now += second
-		d := charge(store, fmt.Sprint("id", i), 1, 1000*second)
+	for i := range 60 {
+		w.now += time.Second.Microseconds()
+		d := w.charge(w.store, fmt.Sprint("id", i), "backfill", 1, lease)
 		must.Equal(t, d.Result, driver.Granted)
-		ends = append(ends, d.At+1000*second)
+		ends = append(ends, d.At+lease)
 	}
-	store.SetMaxSteps(3)
-	runs, amid = 0, func() { must.Equal(t, charge(other, "amid", 10, 0).Result, driver.Granted) }
-	d := charge(store, "asked", 25, 0)
-	must.Equal(t, d.Result, driver.Refused)
-	must.Equal(t, runs > 5, true, "runs:", runs)
-	check.Equal(t, d.RetryAt, ends[14]+3600*second, "the charge amid and fifteen reservations have returned by")
+	check.Equal(t, w.refused(25, "backfill", 10), ends[14]+time.Hour.Microseconds(), "the charge amid and fifteen reservations have returned by")
 }
 
 // A batch of refused calls does not do all of its walks in one run.

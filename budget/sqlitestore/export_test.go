@@ -24,7 +24,10 @@ func OpenOnBoot(ctx context.Context, path string, o Options, id string, boot, wa
 func SetSteps(s *Store, steps, pruning int) { s.steps, s.pruning = steps, pruning }
 
 // SetPaused has a function called between the transactions of one call.
-func SetPaused(s *Store, paused func()) { s.paused = paused }
+func SetPaused(s *Store, paused func()) { s.paused = func(context.Context) { paused() } }
+
+// SetPausedIn is SetPaused with what bounds the transactions.
+func SetPausedIn(s *Store, paused func(context.Context)) { s.paused = paused }
 
 // SetClosing has a function called before a decision's last look at the time.
 func SetClosing(s *Store, closing func()) { s.closing = closing }

@@ -1,6 +1,7 @@
 package sqlitestore_test
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"sync/atomic"
@@ -111,9 +112,9 @@ func TestLookWithNewShares(t *testing.T) {
 	sqlitestore.SetSteps(store, 50, 50)
 	sqlitestore.SetTimeout(store, 6*time.Second)
 	transactions = 0
-	sqlitestore.SetPaused(store, func() {
+	sqlitestore.SetPausedIn(store, func(ctx context.Context) {
 		if transactions++; transactions == 10 {
-			<-time.After(3 * time.Second) // half of the look's time
+			<-ctx.Done() // half of the look's time is over
 		}
 	})
 	look("up/key2")

@@ -54,11 +54,11 @@ type Store struct {
 	path        string
 	timeout     time.Duration
 	clocks      clocks
-	steps       int    // the most rows that a transaction expires, builds or walks
-	historyKept int64  // µs; below 0: there is no history
-	pruning     int    // the most rows that a transaction prunes
-	paused      func() // called between the transactions of one call, unless nil
-	closing     func() // called before a transaction's last check of the time, unless nil
+	steps       int                   // the most rows that a transaction expires, builds or walks
+	historyKept int64                 // µs; below 0: there is no history
+	pruning     int                   // the most rows that a transaction prunes
+	paused      func(context.Context) // called between the transactions of one call, unless nil
+	closing     func()                // called before a transaction's last check of the time, unless nil
 
 	lock   *fileLock
 	turn   chan struct{} // one token; its holder may write

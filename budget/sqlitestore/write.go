@@ -166,7 +166,7 @@ const maxCached = 256
 // pause lets others write between two transactions of one call.
 func (s *Store) pause(ctx context.Context) error {
 	if s.paused != nil {
-		s.paused()
+		s.paused(ctx)
 	}
 	return wait(ctx, betweenSteps)
 }

@@ -362,3 +362,24 @@ func FuzzExport(f *testing.F) {
 		must.Equal(t, got.Added+got.Known+got.Gone, facts.Rows)
 	})
 }
+
+// What all entries may add up to is bounded, because a total counts them. None counts the
+// history, which neither uses that up nor makes room.
+func TestHistoryIsInNoTotal(t *testing.T) {
+	const head = `{"quotactl_export":3,"budget":"a/b","export":"x","ledger":"L","at":"2026-01-02T00:00:00Z","since":"2026-01-01T00:00:00Z","forgotten_up_to":"2026-01-01T00:00:00Z","not_in_history_up_to":"1970-01-01T00:00:00Z"}`
+	file := func(days, units, charges int64) error {
+		rows := []string{head}
+		for i := range days {
+			rows = append(rows, fmt.Sprintf(`{"id":"L","operation":"op","state":"history","units":%d,"calls":5,"at":"2025-12-%02dT00:00:00Z"}`, units, 1+i))
+		}
+		for i := range charges {
+			rows = append(rows, fmt.Sprintf(`{"id":"c%d","operation":"op","units":%d,"at":"2026-01-01T00:00:00Z"}`, i, limit.MaxUnits))
+		}
+		rows = append(rows, fmt.Sprintf(`{"rows":%d}`, days+charges))
+		return check.Err(ledgerfile.Check(strings.NewReader(strings.Join(rows, "\n") + "\n")))
+	}
+	must.Do(t, file(20, limit.MaxUnits, 1))
+	if err := file(20, -limit.MaxUnits, 10); err == nil || !strings.Contains(err.Error(), "its rows up to here add up to more than") {
+		t.Errorf("ten charges of %d behind a history below 0: %v, want that they are too many", limit.MaxUnits, err)
+	}
+}

@@ -131,7 +131,7 @@ func notes(l budget.LimitStatus, at time.Time) []string {
 
 // guardText says, within the guard after a calendar's reset, which period counts.
 func guardText(w limit.Window, at time.Time) string {
-	until, began, guarded := w.InGuard(at.UnixMicro())
+	began, until, guarded := w.InGuard(at.UnixMicro())
 	if !guarded {
 		return ""
 	}

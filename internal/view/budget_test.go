@@ -36,6 +36,14 @@ func TestShareText(t *testing.T) {
 	}
 }
 
+// A limit that only observes refuses nothing, also above its limit.
+func TestNotesOfObservingLimits(t *testing.T) {
+	over := budget.LimitStatus{Limit: limit.Limit{Name: "day", Limit: 100, Window: limit.RollingWindow(time.Hour)}, Over: 6}
+	check.EqualSlices(t, notes(over, time.Time{}), []string{"over its limit by 6; calls are refused until that is gone"}, "enforced")
+	over.Observe = true
+	check.EqualSlices(t, notes(over, time.Time{}), []string{"over its limit by 6", "only observes: it refuses nothing"}, "observed")
+}
+
 // Of the limits of one operation each with nothing used, only locks are shown.
 func TestNotesOfHiddenLimits(t *testing.T) {
 	one := func(operation string, used int64) budget.LimitStatus {
