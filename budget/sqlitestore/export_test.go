@@ -23,8 +23,12 @@ func OpenOnBoot(ctx context.Context, path string, o Options, id string, boot, wa
 // few, that calls take several.
 func SetSteps(s *Store, steps, pruning int) { s.steps, s.pruning = steps, pruning }
 
-// SetPaused has a function called between the transactions of one call.
-func SetPaused(s *Store, paused func()) { s.paused = func(context.Context) { paused() } }
+// SetPaused has a function called between the transactions of one call; nil: none.
+func SetPaused(s *Store, paused func()) {
+	if s.paused = nil; paused != nil {
+		s.paused = func(context.Context) { paused() }
+	}
+}
 
 // SetPausedIn is SetPaused with what bounds the transactions.
 func SetPausedIn(s *Store, paused func(context.Context)) { s.paused = paused }
