@@ -1,14 +1,15 @@
 -- Decides a batch of charges for one budget in one step, or brings its totals
 -- up to date if the batch is empty.
 --
--- KEYS  m, e, x, then z:<op>, y:<op> and r:<op> for each operation in order of
+-- KEYS  m, e, then z:<op>, y:<op> and r:<op> for each operation in order of
 --       number, new ones included; to recover, for all that there may be; then h:<day>
 --       and l:<day> for the days of the history
 -- ARGV  1 chargeArgs
 -- Returns {status, clock, …}:
 --   0 {…, items, born, now, looks, used per limit or empty: ask again, locks as m
 --     has them, for a look, {the ledger's id, its changes, the newest charge's id,
---     its time, hosts as m has them, until when a loss holds charges back or 0}, for a
+--     its time, hosts as m has them, until when a loss holds charges back or 0, share
+--     tables as m has them, what usual.lua needs}, for a
 --     look which of the further marks' charges are missing}
 --     An item is {result, replayed, units, at, limit, progress, used and score per
 --     limit}. result is a driver.Result, or 100: again, or 101: its totals exceed its
@@ -37,12 +38,6 @@ local anew = args.mode == 'begin anew' and broke
 if anew then blank() end
 unfit = check(raw, #args.add, broke, anew)
 if unfit then return unfit end
-local problem = preloadStars()
-if problem and recovering then -- only the totals are damaged: build them from the entries
-  forgetWindows()
-elseif problem then
-  return {5, int(raw), problem}
-end
 
 limitSteps = args.steps
 local now, later = moment(raw, args.now)
@@ -73,13 +68,23 @@ if looking and not M.v then
   -- A write that changes nothing: a server that refuses writes must refuse a look too.
   -- Otherwise each look would report that the store is within reach again.
   redis.call('PEXPIREAT', keyE, '0')
-  return {0, int(raw), {}, '0', int(now), {}, {}, '', {'', 0, '', 0, '', 0, ''}, missing}
+  return {0, int(raw), {}, '0', int(now), {}, {}, '', {'', 0, '', 0, '', 0, '', {'', '', 0, {}}}, missing}
 end
 if M.lid == '' then M.lid = args.candidate end
 
+-- planned is what the caller must know for usual.lua: the head, empty where that is of no
+-- use to it; the windows; how many covers there are; and the places of those that it asked for.
+local places
+local function planned()
+  if not places or #args.items == 0 or (isNoted() and true) ~= (args.kept and true) then return {'', '', 0, {}} end
+  local keys = {}
+  for i = 1, #wins do keys[i] = wins[i].key end
+  return {string.sub(M.head, 1, 1) == '-' and '' or M.head, table.concat(keys, ' '), #allCovers, places}
+end
+
 -- mark is the ledger's mark, for the caller.
 local function mark()
-  return {M.lid, int(M.seq), M.nid, int(M.nid == '' and 0 or M.newest), M.hosts, int(lossNow(args.hosts) or 0), M.tables}
+  return {M.lid, int(M.seq), M.nid, int(M.nid == '' and 0 or M.newest), M.hosts, int(lossNow(args.hosts) or 0), M.tables, planned()}
 end
 
 -- From here on the script writes to the ledger.
@@ -91,11 +96,11 @@ if M.n == 0 then
   -- Try each writing command while the ledger is empty: a missing permission must
   -- not show halfway through a write.
   redis.call('HDEL', keyE, '')
-  redis.call('ZREM', history.own > 3 and zkey(1) or keyE, '')
-  redis.call('ZREMRANGEBYRANK', history.own > 3 and zkey(1) or keyE, '0', '0')
+  redis.call('ZREM', history.own > 2 and zkey(1) or keyE, '')
+  redis.call('ZREMRANGEBYRANK', history.own > 2 and zkey(1) or keyE, '0', '0')
   redis.call('PEXPIREAT', keyE, '0')
   history.try()
-  redis.call('HSET', keyM, 'v', '1', 'born', int(M.born))
+  redis.call('HSET', keyM, 'born', int(M.born))
 end
 if #args.add > 0 then
   nops = nops + #args.add
@@ -147,21 +152,13 @@ for i = 1, #limits do
   l.nextWin, l.guard, l.lapses = l.next and batch[l.next], l.guard or 0, l.lapses or {}
   for field, value in pairs(l.task or {}) do l[field] = value end
 end
+places = useCovers(args.covers, limits, M.last)
 
-local items, ids, wanted, known = args.items, {}, {}, {}
-for i = 1, #items do
-  local item = items[i]
-  ids[i] = item.id
-  if not known[item.op] then
-    known[item.op] = true
-    for j = 1, #wins do wanted[#wanted + 1] = wins[j].no .. '|' .. item.op end
-  end
-end
+local items, ids, wanted = args.items, {}, {}
+for i = 1, #items do ids[i], wanted[i] = items[i].id, items[i].op end
 for i = 1, #limits do
   local l = limits[i]
-  if l.win and not l.all then
-    for j = 1, #l.covered do wanted[#wanted + 1] = l.win.no .. '|' .. l.covered[j] end
-  end
+  for j = 1, l.win and not l.all and not l.cover and #l.covered or 0 do wanted[#wanted + 1] = l.covered[j] end
 end
 preload(wanted)
 
@@ -389,6 +386,7 @@ if M.last >= M.prune then
         for i = 1, #list do list[i] = idOf(list[i]) end
         redis.call('ZREMRANGEBYRANK', key, '0', int(#list - 1))
         redis.call('HDEL', keyE, unpack(list))
+        touch(op)
         M.n, room = M.n - #list, room - #list
       end
       if room <= 0 then done = false end

@@ -1,6 +1,6 @@
 -- Reads a page of the entries of some zsets, without writing.
 --
--- KEYS  m, e, x, then z:<op>, y:<op> and r:<op> for each operation in order of
+-- KEYS  m, e, then z:<op>, y:<op> and r:<op> for each operation in order of
 --       number
 -- ARGV  1 entriesArgs
 -- Returns {status, clock, …}, the status as in charge.lua:
@@ -19,7 +19,7 @@ local out, came = {}, ''
 for i = 1, #args.zsets do
   local place = args.zsets[i]
   if place >= at then
-    local list, n, reached, done = page(KEYS[3 + place], place == at and from or args.above, WHOLE, true)
+    local list, n, reached, done = page(zset(place), place == at and from or args.above, WHOLE, true)
     for first = 1, n, 1000 do
       local to, ids = math.min(n, first + 999), {}
       for j = first, to do ids[#ids + 1] = idOf(list[2 * j - 1]) end

@@ -1,6 +1,6 @@
 -- Settles or releases one reservation.
 --
--- KEYS  m, e, x, then z:<op>, y:<op> and r:<op> for each operation in order of
+-- KEYS  m, e, then z:<op>, y:<op> and r:<op> for each operation in order of
 --       number, then h:<day> of the charge
 -- ARGV  1 finishArgs
 -- Returns {status, clock, …}, the status as in charge.lua:
@@ -9,8 +9,6 @@
 local raw = clock()
 local unfit = load(raw) or check(raw, 0)
 if unfit then return unfit end
-local problem = preloadStars()
-if problem then return {5, int(raw), problem} end
 if raw > args.deadline then return {0, int(raw), 5, 0, '0'} end
 if not M.v then return {0, int(raw), 4, 0, '0'} end
 
@@ -49,9 +47,7 @@ else
   else
     local unknown = history.missing(raw, e.start, e.start, {})
     if unknown then return unknown end
-    local fields = {}
-    for i = 1, #wins do fields[i] = wins[i].no .. '|' .. e.op end
-    preload(fields)
+    preload({e.op})
     local key, member, zero = place(e, id)
     redis.call('ZREM', key, member)
     addAll(e.op, e.score, e.units, callsOf(e), zero, -1, e.state)

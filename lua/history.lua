@@ -14,7 +14,7 @@
 
 local history = {own = #KEYS - 2 * #(args.days or {})} -- how many keys are the ledger's
 do
-  local MAXSERIES, LOG = 1024, 4096
+  local MAXSERIES, LOG = 1024, 16384
   local keys, logs, noted = {}, {}, {}
   local charged, first, latest = {}, nil, nil -- the new entries, and when the first and the last began
   for i, day in ipairs(args.days or {}) do

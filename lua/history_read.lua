@@ -1,6 +1,6 @@
 -- Reads a page of days of a budget's history.
 --
--- KEYS  m, e, x, then z:<op>, y:<op> and r:<op> for each operation in order of
+-- KEYS  m, e, then z:<op>, y:<op> and r:<op> for each operation in order of
 --       number, then h:<day> and l:<day> for each of args.days
 -- ARGV  1 historyReadArgs
 -- Returns {status, clock, …}, the status as in charge.lua:

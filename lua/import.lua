@@ -118,16 +118,13 @@ do -- a block, because Lua limits the local names of a scope
     local upto = task.from + #task.rows
     if done < task.from or at and done >= upto then return {int(done), '0', '0', '0'} end
     if args.kept then M.unnoted = math.max(M.unnoted, task.unnoted) end
-    local ids, fields, known = {}, {}, {}
+    local ids, ops = {}, {}
     for i = 1, #task.rows do
       local row = task.rows[i]
       ids[i] = ownID(row.id)
-      if row.state ~= 'h' and not known[row.op] then
-        known[row.op] = true
-        for j = 1, #wins do fields[#fields + 1] = wins[j].no .. '|' .. row.op end
-      end
+      if row.state ~= 'h' then ops[#ops + 1] = row.op end
     end
-    preload(fields)
+    preload(ops)
     local found = #ids > 0 and redis.call('HMGET', keyE, unpack(ids)) or {}
     local added, had, gone, lower = 0, 0, 0, math.max(M.gone, horizon(M.last))
     for i = 1, #task.rows do

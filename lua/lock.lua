@@ -1,6 +1,6 @@
 -- Closes a budget or one of its limits until an instant, or opens it again.
 --
--- KEYS  m, e, x, then z:<op>, y:<op> and r:<op> for each operation in order of
+-- KEYS  m, e, then z:<op>, y:<op> and r:<op> for each operation in order of
 --       number
 -- ARGV  1 lockArgs   2 why, as it is to be kept
 -- Returns {status, clock, …}, the status as in charge.lua:

@@ -26,6 +26,14 @@ local function lockOn(name)
   return k and k.till > M.last and k or nil
 end
 
+-- isLocked reports whether any lock is in effect.
+local function isLocked()
+  for _, k in pairs(locks) do
+    if k.till > M.last then return true end
+  end
+  return false
+end
+
 -- locksLongest is how long after now the ledger is needed for its locks.
 local function locksLongest(longest)
   for _, k in pairs(locks) do longest = math.max(longest, k.till - M.last) end

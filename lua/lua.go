@@ -20,6 +20,7 @@ type Script struct{ Text, SHA string }
 // Scripts are all scripts.
 type Scripts struct {
 	Charge, Divide, Finish, Lock, Spent    Script // Divide is Charge for limits with shares
+	Usual, Convert                         Script
 	Entries                                Script
 	Import, Export, History                Script
 	Accept, Forget, Probe, Doctor          Script
@@ -39,13 +40,14 @@ func With(clock string) Scripts {
 		sum := sha1.Sum([]byte(text)) //nolint:gosec // see the import
 		return Script{text, hex.EncodeToString(sum[:])}
 	}
-	const ledger = "args layout meters history locks ledger "
+	const ledger = "args layout meters history locks totals ledger "
 	return Scripts{
 		Charge: join(ledger + "windows walk replay merge recover drift look charge"),
 		Divide: join(ledger + "windows walk shares replay merge recover drift look charge"),
-		Import: join(ledger + "windows walk shares replay merge recover drift look import charge"), Export: join("args export"),
+		Import: join(ledger + "windows walk shares replay merge recover drift look import charge"), Export: join("args layout state export"),
 		Finish: join(ledger + "finish"), Lock: join(ledger + "lock"), Spent: join(ledger + "spent"), Entries: join(ledger + "entries"), History: join(ledger + "history_read"),
-		Accept: join("accept"), Forget: join("forget"), Probe: join("probe"), Doctor: join("doctor"),
+		Usual: join("usual"), Convert: join(ledger + "convert"),
+		Accept: join("layout state accept"), Forget: join("layout state forget"), Probe: join("probe"), Doctor: join("doctor"),
 		JobRead: join("job_read"), JobValue: join("job_value"), JobHistory: join("args job_history"), JobSwap: join("args job_swap"),
 	}
 }

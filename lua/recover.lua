@@ -9,18 +9,6 @@ local function lowerOf(a, now)
   return lowerAt(w, now)
 end
 
--- forgetWindows drops all windows and their totals. The script then builds those in use
--- from the entries.
-local function forgetWindows()
-  redis.call('DEL', keyX)
-  for i = #wins, 1, -1 do
-    winByKey[wins[i].key] = nil
-    wins[i] = nil
-  end
-  for field in pairs(rows) do rows[field] = nil end
-  M.emptied, M.chg = true, M.chg + 1 -- what has returned is counted from 0 again
-end
-
 -- lossNow is the instant up to which the last loss holds charges back if so many hosts
 -- share the store; nil if it holds nothing back.
 local function lossNow(hosts)
@@ -92,7 +80,7 @@ end
 -- broken reports whether the ledger's parts disagree. KEYS has all that there may be, so
 -- that remains of an operation that m does not know show too.
 local function broken()
-  for from = M.v and 4 + 3 * nops or 1, history.own, 1000 do
+  for from = M.v and 3 + 3 * nops or 1, history.own, 1000 do
     if redis.call('EXISTS', unpack(KEYS, from, math.min(history.own, from + 999))) > 0 then return true end
   end
   return M.v and counted(0) ~= nil
@@ -100,18 +88,21 @@ end
 
 -- blank turns the loaded ledger into an empty one that has seen the same time.
 local function blank()
-  M.split, M.spos = '', ''
-  M.v, M.born, M.n, M.nops, M.ops, M.sig, M.chg, M.exp, M.prune, M.gone = nil, 0, 0, 0, '', '', 0, 0, 0, 0
-  saved.split, saved.spos, saved.locks, saved.marks, M.marks = '', '', '', '', '' -- locks are kept
-  saved.tables = ''
-  saved.lid, saved.loss, saved.hosts, M.lid, M.nid, M.loss, M.reset, M.seq = '', '', '', '', '', '', 0, 0 -- hosts and tables are kept
-  M.meters, M.merged, M.rowno, M.mpos, M.emptied = '', 0, 0, '', true
-  M.unnoted, saved.unnoted = 0, nil
+  local locks, hosts, tables, last, pause = M.locks, M.hosts, M.tables, M.last, M.pause
+  for name in pairs(saved) do saved[name] = nil end
+  for name in pairs(M) do M[name] = nil end
+  for i = 1, #TEXTS do M[TEXTS[i]] = '' end
+  for i = 1, #NUMBERS do M[NUMBERS[i]] = 0 end
+  M.v, M.n, M.nops, M.newest, M.seq, M.nid, M.reset, M.unnoted, M.emptied = nil, 0, 0, 0, 0, '', 0, 0, true
+  M.locks, M.hosts, M.tables, M.last, M.pause = locks, hosts, tables, last, pause
   nops, opNames = 0, nil
   for i = #wins, 1, -1 do
     winByKey[wins[i].key] = nil
     wins[i] = nil
   end
+  for i = #loaded, 1, -1 do loaded[i] = nil end
+  for i = #allCovers, 1, -1 do allCovers[i] = nil end
+  for op in pairs(totals) do totals[op], dirty[op] = nil, nil end
   for i = #meters, 1, -1 do
     meterByKey[meters[i].key] = nil
     meters[i] = nil

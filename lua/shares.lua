@@ -7,21 +7,32 @@
 
 local shares = {}
 do -- a block, because Lua limits the local names of a scope
+  -- sumFor adds up one field of a share's rows.
+  local function sumFor(s, field, w, own)
+    local c = w == own and s.cover and allCovers[s.cover]
+    if c and c[field] then return c[field] end
+    local sum = 0
+    for i = 1, #s.ops do sum = sum + row(w, s.ops[i])[field] end
+    return sum
+  end
+
+  -- allOf adds up one field of a limit's rows in a window.
+  local function allOf(l, field, w)
+    if w == l.win then return total(l, field) end
+    if l.all then return star(w)[field] end
+    local sum = 0
+    for i = 1, #l.covered do sum = sum + row(w, l.covered[i])[field] end
+    return sum
+  end
+
   -- partsOf returns one field of a limit's rows by part, for an item of the share own (0:
   -- none). With win, of that window instead of the limit's.
   local function partsOf(l, own, field, win)
-    local w, parts, rest = win or l.win, {}, 0
-    if l.all then
-      rest = star(w)[field]
-    else
-      for i = 1, #l.covered do rest = rest + row(w, l.covered[i])[field] end
-    end
+    local w, parts = win or l.win, {}
+    local rest = allOf(l, field, w)
     for j = 1, #l.shares do
-      local ops, sum = l.shares[j].ops, 0
-      if j ~= own then
-        for i = 1, #ops do sum = sum + row(w, ops[i])[field] end
-      end
-      parts[j], rest = sum, rest - sum
+      parts[j] = j == own and 0 or sumFor(l.shares[j], field, w, l.win)
+      rest = rest - parts[j]
     end
     parts[0] = rest
     return parts
@@ -37,18 +48,10 @@ do -- a block, because Lua limits the local names of a scope
   -- sumOf is sumUnder of the parts of a window: all that is used, and what the other shares'
   -- guarantees exceed their use by.
   local function sumOf(l, own, field, w, stage)
-    local sum = 0
-    if l.all then
-      sum = star(w)[field]
-    else
-      for i = 1, #l.covered do sum = sum + row(w, l.covered[i])[field] end
-    end
+    local sum = allOf(l, field, w)
     for j = 1, #l.shares do
-      if stage[j] > 0 then
-        local ops, left = l.shares[j].ops, stage[j]
-        for i = 1, #ops do left = left - row(w, ops[i])[field] end
-        if left > 0 then sum = sum + left end
-      end
+      local left = stage[j] > 0 and stage[j] - sumFor(l.shares[j], field, w, l.win) or 0
+      if left > 0 then sum = sum + left end
     end
     return sum
   end
@@ -289,7 +292,7 @@ do -- a block, because Lua limits the local names of a scope
   -- the steps, since moving an entry costs as much more than walking over it. It returns how
   -- far it got, and whether that is the end; or nil and the names to register first.
   local function movePage(op, name, place, from, numbers, pairsLeft, patternFor)
-    local key, whole = KEYS[3 + place], limitSteps
+    local key, whole = zset(place), limitSteps
     limitSteps = steps + math.ceil((whole - steps) / 8)
     local list, n, reached, done = page(key, from, WHOLE, true)
     limitSteps, steps = whole, steps + 7 * n
@@ -319,7 +322,7 @@ do -- a block, because Lua limits the local names of a scope
       redis.call('ZREM', key, m.member)
       addAll(e.op, e.score, e.units, calls, zero, -1, e.state)
       e.op = m.to
-      redis.call('ZADD', KEYS[3 * (m.to - op) + 3 + place], int(e.score), m.member)
+      redis.call('ZADD', zset(3 * (m.to - op) + place), int(e.score), m.member)
       addAll(e.op, e.score, e.units, calls, zero, 1, e.state)
       redis.call('HSET', keyE, m.id, pack(e))
     end

@@ -1,6 +1,6 @@
 -- Sums who spent what of a budget, a page at a time.
 --
--- KEYS  m, e, x, then z:<op>, y:<op> and r:<op> for each operation in order of
+-- KEYS  m, e, then z:<op>, y:<op> and r:<op> for each operation in order of
 --       number
 -- ARGV  1 spentArgs
 -- Returns {status, clock, …}, the status as in charge.lua:

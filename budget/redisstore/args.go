@@ -125,6 +125,7 @@ type chargeArgs struct {
 	Windows []windowArgs `json:"windows"`
 	Meters  []meterArgs  `json:"meters"`
 	Limits  []limitArgs  `json:"limits"`
+	Covers  [][2]int     `json:"covers"`          // limits that need a running total, and 0 or the share that does, from 1
 	Spent   string       `json:"spent,omitempty"` // what the items add to the history if all are charged
 	Items   []itemArgs   `json:"items"`
 	Import  *importArgs  `json:"import,omitempty"`

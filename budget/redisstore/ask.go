@@ -42,6 +42,12 @@ func (s *Store) ask(ctx context.Context, doing, name string, sc lua.Script, keys
 	if err != nil {
 		return answer{unrun: !unsure && notRun(cmd.Err())}, s.fault(doing+" "+name, err)
 	}
+	if isOlderFormat(reply) {
+		if err := s.convert(ctx, name); err != nil {
+			return answer{}, err
+		}
+		return s.ask(ctx, doing, name, sc, keys, args)
+	}
 	a, err := s.read(doing, name, reply)
 	a.unsure = unsure
 	return a, err

@@ -43,6 +43,7 @@ type batch struct {
 	looks  [][]any
 	lacks  []any // for a look: which of Others are missing, from 1
 	told   ledgerTold
+	slow   bool // usual.lua has left the open items to charge.lua
 }
 
 // Decide implements driver.Store.
@@ -117,8 +118,11 @@ func (b *batch) rest(answer driver.Decision) driver.Decisions {
 	return b.decided
 }
 
-// step runs the script once on the open items. It returns true when all are decided.
+// step runs a script once on the open items. It returns true when all are decided.
 func (b *batch) step(ctx context.Context) (bool, error) {
+	if p := b.plan(); p != nil {
+		return b.runUsual(ctx, p)
+	}
 	had := b.store.registry(b.Budget)
 	known, split := had, []string(nil)
 	if b.divides() {
@@ -153,6 +157,9 @@ func (b *batch) step(ctx context.Context) (bool, error) {
 	done, err := b.read(a)
 	if len(added)+len(split) > 0 && a.status == statusDone && !errors.Is(err, driver.ErrStoreConfig) {
 		b.store.remember(b.Budget, r)
+	}
+	if err == nil && a.status == statusDone {
+		b.keepPlan(list(list(a.rest, 6), 7), r)
 	}
 	return done, err
 }
@@ -330,6 +337,10 @@ func (b *batch) args(had, r registry, added, split []string, attempt time.Time) 
 	}
 	if b.divides() {
 		args.divide(b.Limits, r)
+	}
+	args.Covers = [][2]int{}
+	if b.mode == deciding || b.mode == looking {
+		args.Covers = coversOf(args.Limits, len(r.names))
 	}
 	serverTime := b.store.serverTimes(b.Budget)
 	var spent spentSeries

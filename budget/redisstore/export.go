@@ -98,7 +98,14 @@ func (s *Store) exportPage(ctx context.Context, export driver.Export, cursor str
 		page.head.At = earlierClock(clock, export.Now)
 		return page, nil
 	}
-	if version := text(reply, 1); version != "1" {
+	switch version := text(reply, 1); version {
+	case ledgerFormat:
+	case olderFormat:
+		if err := s.convert(ctx, export.Budget); err != nil {
+			return page, err
+		}
+		return s.exportPage(ctx, export, cursor)
+	default:
 		return page, s.newer(export.Budget, version)
 	}
 	page.epoch = text(reply, 10)

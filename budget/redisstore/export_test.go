@@ -4,11 +4,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/internal/redistest"
 )
 
 // testSnippet reads the clock from the last argument, and moves expiries to
 // where they would stand if the server's own clock showed it.
-const testSnippet = `
+const testSnippet = redistest.Struct + `
 local function clock()
   return tonumber(ARGV[#ARGV])
 end
@@ -20,7 +21,7 @@ end
 
 // plainSnippet reads the clock from the last argument too, and leaves expiries where the
 // store sets them.
-const plainSnippet = `
+const plainSnippet = redistest.Struct + `
 local function clock()
   return tonumber(ARGV[#ARGV])
 end

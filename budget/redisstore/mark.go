@@ -15,8 +15,9 @@ type ledgerTold struct {
 }
 
 // isTold checks its form: the ledger's id, its changes, the newest charge's id and time,
-// hosts and instants alternating, until when a loss holds charges back, and share tables.
-var isTold = tuple(isText, count, isText, count, isHosts, count, isTables)
+// hosts and instants alternating, until when a loss holds charges back, share tables, and
+// what a plan needs.
+var isTold = tuple(isText, count, isText, count, isHosts, count, isTables, isPlan)
 
 func isTables(v any) bool {
 	text, ok := v.(string)

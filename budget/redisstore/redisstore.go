@@ -55,6 +55,7 @@ type Store struct {
 
 	mu      sync.Mutex // guards all below
 	ledgers map[string]*registry
+	plans   map[string]*plans
 	clocks  map[string]*offset
 	closed  bool
 }
@@ -98,7 +99,7 @@ func open(url string, o Options, clock string) (*Store, error) {
 	client, follow := target.client(o.Timeout)
 	return &Store{
 		client: client, follow: follow, options: func(address string) *redis.Options { return target.options(o.Timeout, "tcp", address) }, prefix: o.Prefix, timeout: o.Timeout, cluster: target.mode == cluster,
-		scripts: lua.With(clock), maxSteps: maxSteps, kept: max(0, driver.KeptFor(o.History)), ledgers: map[string]*registry{}, clocks: map[string]*offset{},
+		scripts: lua.With(clock), maxSteps: maxSteps, kept: max(0, driver.KeptFor(o.History)), ledgers: map[string]*registry{}, plans: map[string]*plans{}, clocks: map[string]*offset{},
 	}, nil
 }
 
@@ -141,7 +142,10 @@ func (s *Store) Change(ctx context.Context, change driver.Change) (driver.Change
 }
 
 func (s *Store) acceptClock(ctx context.Context, name string) error {
-	_, err := s.runForClock(ctx, s.scripts.Accept, "accept the clock for "+name, []string{s.key(name, "m"), s.key(name, "e"), s.key(name, "x")})
+	if err := s.convert(ctx, name); err != nil {
+		return err
+	}
+	_, err := s.runForClock(ctx, s.scripts.Accept, "accept the clock for "+name, []string{s.key(name, "m"), s.key(name, "e")})
 	if hasCode(err, "DAMAGED") {
 		return s.damaged(name, "m is missing")
 	}

@@ -213,7 +213,7 @@ func (r registry) covered(l limit.Limit) []int {
 
 // keys are all keys of a ledger with these operations.
 func (s *Store) keys(name string, r registry) []string {
-	keys := []string{s.key(name, "m"), s.key(name, "e"), s.key(name, "x")}
+	keys := []string{s.key(name, "m"), s.key(name, "e")}
 	for i := range r.names {
 		no := strconv.Itoa(i + 1)
 		keys = append(keys, s.key(name, "z:"+no), s.key(name, "y:"+no), s.key(name, "r:"+no))

@@ -1,0 +1,316 @@
+package redisstore
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
+)
+
+// A plan is what usual.lua must know to decide charges by some limits: where their sums are
+// among the packed numbers of the ledger. charge.lua answers with what is needed for it, and
+// usual.lua compares the head of the state, so that a plan that no longer holds only costs
+// another run. It is immutable but for its operations.
+type plan struct {
+	head     string
+	limits   []limit.Limit
+	registry registry
+	windows  []plannedWindow // the live windows, in the order of the state
+	covers   int
+	sums     []sumPlace // for each limit
+	// until is when the first calendar's period ends, and next up to which score calendars
+	// count nothing in their next period.
+	until, next int64
+	day         int64 // of the history
+	told        ledgerTold
+	host, table string
+	made        time.Time
+
+	mu         sync.Mutex
+	operations map[charge]int // their numbers; 0: not registered yet
+}
+
+// plannedWindow is a live window of a ledger. The length is 0 for open reservations, and below
+// 0 for a calendar.
+type plannedWindow struct {
+	length, precision int64
+	used              bool // a limit of the plan has it
+}
+
+// sumPlace is where the use of a limit is: in the row of one operation, or else in the state.
+type sumPlace struct {
+	place, operation int
+	window           int // from 1
+	calls            bool
+	shares           []sharePlace
+}
+
+// sharePlace is where the use of a share is, what it is guaranteed, and until when.
+type sharePlace struct {
+	place        int
+	units, until int64
+}
+
+// The numbers of a state and of a row, as lua/layout.lua has them.
+const (
+	stateNumbers  = 8
+	windowNumbers = 7
+	coverNumbers  = 3
+	rowNumbers    = 3
+	totalNumbers  = 6
+	// maxNumbers bounds the numbers that usual.lua takes; Lua's stack holds about twice as many.
+	maxNumbers = 3500
+	never      = 9_000_000_000_000_000
+)
+
+// planAge is how long a plan serves: after that charge.lua decides once, which notes the host,
+// and compares all entries with their count.
+const planAge = 30 * time.Second
+
+// maxPlans is how many plans of one ledger a store keeps.
+const maxPlans = 16
+
+// plans are those of one ledger, the newest first.
+type plans struct{ list []*plan }
+
+// coversOf are the limits, and shares of limits, whose sum is to be kept as a running total:
+// those over several operations but not all.
+func coversOf(limits []limitArgs, operations int) [][2]int {
+	list := [][2]int{}
+	for i, l := range limits {
+		if l.Window == 0 {
+			continue
+		}
+		if n := len(l.Covered); n != operations && n != 1 {
+			list = append(list, [2]int{i + 1, 0})
+		}
+		for j := range l.Shares {
+			list = append(list, [2]int{i + 1, j + 1})
+		}
+	}
+	return list
+}
+
+// isPlan checks what charge.lua answers for a plan: the head or nothing, the windows' keys, how
+// many covers there are, and the places of those that were asked for.
+var isPlan = tuple(isText, isText, count, listOf(count))
+
+// plan returns the plan for the open items, or nil if charge.lua is to decide them.
+func (b *batch) plan() *plan {
+	if b.mode != deciding || b.slow || len(b.Items) == 0 || len(b.Limits) == 0 {
+		return nil
+	}
+	for _, item := range b.Items {
+		if item.DryRun || item.Recorded {
+			return nil
+		}
+	}
+	return b.store.planFor(b.Batch)
+}
+
+// planFor returns a plan for a batch, or nil.
+func (s *Store) planFor(b driver.Batch) *plan {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.plans[b.Budget]
+	if known == nil {
+		return nil
+	}
+	for _, p := range known.list {
+		if sameLimits(p.limits, b.Limits) && p.host == b.Host && p.table == tableOf(b.Table) && time.Since(p.made) < planAge {
+			return p
+		}
+	}
+	return nil
+}
+
+// drop forgets a plan that does not hold any more.
+func (s *Store) drop(name string, p *plan) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known := s.plans[name]; known != nil {
+		known.list = slices.DeleteFunc(slices.Clone(known.list), func(q *plan) bool { return q == p })
+	}
+}
+
+// keepPlan makes a plan from what charge.lua answered, if that is enough for one.
+func (b *batch) keepPlan(told []any, r registry) {
+	if b.mode != deciding || len(told) == 0 || text(told, 0) == "" {
+		return
+	}
+	p := &plan{
+		head: text(told, 0), limits: cloneLimits(b.Limits), registry: r, covers: int(numberAt(told, 2)), told: b.told,
+		until: never, next: never, day: b.seen / historyDay, host: b.Host, table: tableOf(b.Table), made: time.Now(), operations: map[charge]int{},
+	}
+	var args chargeArgs
+	args.shape(p.limits, b.seen)
+	for i, l := range p.limits {
+		args.Limits[i].Covered = r.covered(l)
+	}
+	args.divide(p.limits, r)
+	keys := strings.Fields(text(told, 1))
+	for _, key := range keys {
+		w, ok := planned(key)
+		if !ok {
+			return
+		}
+		w.used = slices.ContainsFunc(args.Windows, func(a windowArgs) bool { return a.Key == key })
+		p.windows = append(p.windows, w)
+	}
+	for _, w := range args.Windows {
+		if w.periods != nil {
+			p.until = min(p.until, w.P1)
+		}
+	}
+	if !p.place(args, keys, list(told, 3)) {
+		return
+	}
+	b.store.mu.Lock()
+	defer b.store.mu.Unlock()
+	known := remembered(b.store.plans, b.Budget, maxLedgers)
+	rest := slices.DeleteFunc(slices.Clone(known.list), func(q *plan) bool { return sameLimits(p.limits, q.limits) })
+	known.list = append([]*plan{p}, rest[:min(len(rest), maxPlans-1)]...)
+}
+
+// planned reads the key of a window.
+func planned(key string) (w plannedWindow, ok bool) {
+	rolling, ok := strings.CutPrefix(key, "r:")
+	if !ok {
+		return plannedWindow{length: -1}, true
+	}
+	length, precision, coarse := strings.Cut(rolling, ":")
+	w.length, ok = parseCount(length)
+	if coarse && ok {
+		w.precision, ok = parseCount(precision)
+	}
+	return w, ok
+}
+
+func parseCount(text string) (int64, bool) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	return n, err == nil && n >= 0
+}
+
+// place finds where each limit's use is, and that of its shares. It returns false if one of
+// them has no place.
+func (p *plan) place(args chargeArgs, keys []string, covers []any) bool {
+	asked := coversOf(args.Limits, len(p.registry.names))
+	if len(covers) != len(asked) {
+		return false
+	}
+	coverAt := func(limit, share int, calls bool) int {
+		no := int(numberAt(covers, slices.Index(asked, [2]int{limit, share})))
+		if no == 0 || no > p.covers {
+			return 0
+		}
+		return stateNumbers + windowNumbers*len(p.windows) + coverNumbers*(no-1) + column(calls)
+	}
+	for i, l := range args.Limits {
+		if l.Window == 0 {
+			return false
+		}
+		window := args.Windows[l.Window-1]
+		at := sumPlace{window: 1 + slices.Index(keys, window.Key), calls: l.Calls}
+		switch {
+		case at.window == 0:
+			return false
+		case len(l.Covered) == len(p.registry.names):
+			at.place = stateNumbers + windowNumbers*(at.window-1) + column(l.Calls)
+		case len(l.Covered) == 1:
+			at.operation = l.Covered[0]
+		default:
+			if at.place = coverAt(i+1, 0, l.Calls); at.place == 0 {
+				return false
+			}
+		}
+		for j, s := range l.Shares {
+			share := sharePlace{place: coverAt(i+1, j+1, l.Calls), units: s.Units, until: never}
+			if share.place == 0 {
+				return false
+			}
+			if window.periods != nil && s.Lapse > 0 {
+				share.until = window.P1 - l.Guard - s.Lapse
+			}
+			at.shares = append(at.shares, share)
+		}
+		if l.Next > 0 {
+			p.next = min(p.next, args.Windows[l.Next-1].C0)
+		}
+		p.sums = append(p.sums, at)
+	}
+	return p.size()+p.stride() <= maxNumbers
+}
+
+// column is which of a sum's numbers counts units, or calls.
+func column(calls bool) int {
+	if calls {
+		return 2
+	}
+	return 1
+}
+
+// size is how many numbers the state has, and stride how many a row.
+func (p *plan) size() int {
+	return stateNumbers + windowNumbers*len(p.windows) + coverNumbers*p.covers
+}
+func (p *plan) stride() int { return rowNumbers + totalNumbers*len(p.windows) }
+
+// maxOperations is how many pairs of an operation and a job a plan remembers.
+const maxOperations = 1 << 12
+
+// operation is the number under which an item counts; 0: the ledger does not know it yet.
+func (p *plan) operation(item *driver.Item) int {
+	of := charge{item.Operation, item.Labels.Job}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	no, known := p.operations[of]
+	if !known {
+		if _, added := p.registry.withCharges([]charge{of}); len(added) == 0 {
+			no = p.registry.number(of.operation, of.job)
+		}
+		if len(p.operations) >= maxOperations {
+			clear(p.operations)
+		}
+		p.operations[of] = no
+	}
+	return no
+}
+
+// cloneLimits copies limits, since a caller may change its own.
+func cloneLimits(limits []limit.Limit) []limit.Limit {
+	list := slices.Clone(limits)
+	for i, l := range list {
+		list[i].Operations, list[i].Shares = slices.Clone(l.Operations), slices.Clone(l.Shares)
+		for j, s := range list[i].Shares {
+			list[i].Shares[j].Jobs = slices.Clone(s.Jobs)
+		}
+	}
+	return list
+}
+
+// sameLimits reports whether limits count alike: all but what a plan does not depend on.
+func sameLimits(a, b []limit.Limit) bool {
+	return slices.EqualFunc(a, b, func(a, b limit.Limit) bool {
+		return a.Name == b.Name && a.Counts == b.Counts && a.Window.Kind == b.Window.Kind && a.Window.Length == b.Window.Length &&
+			a.Window.Precision == b.Window.Precision && a.Window.Guard == b.Window.Guard && a.Window.Next == b.Window.Next &&
+			(a.Window.Calendar == b.Window.Calendar || a.Window.Key() == b.Window.Key()) && slices.Equal(a.Operations, b.Operations) &&
+			(len(a.Shares) == 0 && len(b.Shares) == 0 || a.Limit == b.Limit) &&
+			slices.EqualFunc(a.Shares, b.Shares, func(a, b limit.Share) bool {
+				return a.Name == b.Name && a.Guarantee == b.Guarantee && a.Lapse == b.Lapse && slices.Equal(a.Jobs, b.Jobs)
+			})
+	})
+}
+
+// appendNumbers appends numbers as doubles, as scripts unpack them.
+func appendNumbers(to []byte, numbers ...int64) []byte {
+	for _, n := range numbers {
+		bits := math.Float64bits(float64(n))
+		to = append(to, byte(bits), byte(bits>>8), byte(bits>>16), byte(bits>>24), byte(bits>>32), byte(bits>>40), byte(bits>>48), byte(bits>>56))
+	}
+	return to
+}

@@ -1,0 +1,310 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
+)
+
+// A usualRun is a row of items that count alike, so that usual.lua decides them as one.
+type usualRun struct {
+	first, items int // among the open ones
+	operation    int
+	row          int // the place of the operation among the rows, from 1
+	zero         bool
+	changes      []int64 // for each limit, what an item adds to its use
+}
+
+// usualBatch is a run of usual.lua.
+type usualBatch struct {
+	*plan
+	rows    []int // operations whose rows the script needs
+	runs    []usualRun
+	reports []int // the limits of whose use the script tells
+}
+
+// runUsual has usual.lua decide the open items. What it leaves to charge.lua, the next step
+// takes. It returns true when all are decided.
+func (b *batch) runUsual(ctx context.Context, p *plan) (bool, error) {
+	b.slow = true
+	u, ok := p.batch(b)
+	if !ok {
+		return false, nil
+	}
+	cmd, unsure := b.store.attempts(ctx, b.store.scripts.Usual, u.keys(b), func(attempt time.Time) []any { return u.args(b, attempt) })
+	reply, err := cmd.Result()
+	b.unsure = b.unsure || unsure
+	if err != nil {
+		b.unrun = !unsure && notRun(cmd.Err())
+		return false, b.store.fault(b.doing()+" "+b.Budget, err)
+	}
+	if left, isLeft := reply.(int64); isLeft {
+		if left <= 2 {
+			b.store.drop(b.Budget, p)
+		}
+		return false, nil
+	}
+	if !b.takeUsual(u, reply) {
+		return false, b.store.strange(b.doing()+" "+b.Budget, reply)
+	}
+	return len(b.open) == 0, nil
+}
+
+// batch groups the open items. It returns false if charge.lua is to decide them.
+func (p *plan) batch(b *batch) (u usualBatch, ok bool) {
+	u = usualBatch{plan: p, rows: make([]int, 0, 4)}
+	ids := make(map[string]struct{}, len(b.open))
+	var last *driver.Item
+	for j, i := range b.open {
+		item := &b.Items[i]
+		if len(b.open) > 1 {
+			if _, twice := ids[item.ID]; twice {
+				return u, false
+			}
+			ids[item.ID] = struct{}{}
+		}
+		if last != nil && p.alike(last, item) {
+			u.runs[len(u.runs)-1].items++
+			continue
+		}
+		last = item
+		no := p.operation(item)
+		if no == 0 {
+			return u, false
+		}
+		run := usualRun{first: j, items: 1, operation: no, row: u.row(no), zero: item.Units == 0, changes: make([]int64, len(b.Limits))}
+		for k, l := range b.Limits {
+			if l.Covers(item.Operation) && (l.Window.Kind != limit.Concurrent || item.Lease > 0) {
+				run.changes[k] = l.Amount(item.Units)
+			}
+		}
+		u.runs = append(u.runs, run)
+	}
+	for k := range p.sums {
+		if no := p.sums[k].operation; no > 0 {
+			u.row(no)
+		}
+		u.reports = append(u.reports, k)
+	}
+	return u, p.size()+len(u.rows)*p.stride() <= maxNumbers
+}
+
+// alike reports whether two items are decided alike.
+func (p *plan) alike(a, b *driver.Item) bool {
+	if a.Operation != b.Operation || a.Units != b.Units || a.Lease != b.Lease || a.Floor != b.Floor || a.UseHeadroom != b.UseHeadroom {
+		return false
+	}
+	return a.Labels.Job == b.Labels.Job || len(p.registry.patterns) == 0
+}
+
+// row is the place of an operation among the rows, which it enters if it is not there yet.
+func (u *usualBatch) row(operation int) int {
+	for i, no := range u.rows {
+		if no == operation {
+			return i + 1
+		}
+	}
+	u.rows = append(u.rows, operation)
+	return len(u.rows)
+}
+
+// at is the place of a limit's use.
+func (u *usualBatch) at(s sumPlace) int64 {
+	if s.operation == 0 {
+		return int64(s.place)
+	}
+	return int64(u.size() + (u.row(s.operation)-1)*u.stride() + rowNumbers + totalNumbers*(s.window-1) + column(s.calls))
+}
+
+// keys are the keys of usual.lua.
+func (u *usualBatch) keys(b *batch) []string {
+	keys := make([]string, 0, 3+len(u.runs))
+	keys = append(keys, b.store.key(b.Budget, "m"), b.store.key(b.Budget, "e"))
+	for _, run := range u.runs {
+		kind := "z:"
+		if run.zero {
+			kind = "y:"
+		}
+		keys = append(keys, b.store.key(b.Budget, kind+strconv.Itoa(run.operation)))
+	}
+	if b.store.kept > 0 {
+		keys = append(keys, b.store.key(b.Budget, "l:"+strconv.FormatInt(u.day, 10)))
+	}
+	return keys
+}
+
+// args are the arguments of usual.lua, as it lists them.
+func (u *usualBatch) args(b *batch, attempt time.Time) []any {
+	serverTime, deadline := b.store.serverTimes(b.Budget), int64(math.MaxInt64)
+	for _, i := range b.open {
+		deadline = min(deadline, serverTime(earlier(b.until[i], attempt)))
+	}
+	ends, same := make([]string, len(b.open)), true
+	for j, i := range b.open {
+		if l := b.Items[i].Labels; j > 0 && l == b.Items[b.open[j-1]].Labels {
+			ends[j] = ends[j-1]
+		} else {
+			ends[j], same = "|"+labelText(l), j == 0
+		}
+		same = same && ends[j] == ends[0]
+	}
+	if same {
+		ends = ends[:1]
+	}
+	known := make([]any, 0, 1+len(b.Others))
+	for _, m := range slices.Concat([]driver.Mark{b.Mark}, b.Others) {
+		if m.ID != "" {
+			known = append(known, m.ID)
+		}
+	}
+	day, expires := int64(-1), int64(0)
+	if b.store.kept > 0 {
+		day, expires = u.day*historyDay, ((u.day+1)*historyDay+driver.HistoryHour+b.store.kept)/1000
+	}
+	changes := int64(0)
+	if b.Mark.Ledger == u.told.mark.Ledger {
+		changes = b.Mark.Changes
+	}
+	numbers := make([]byte, 0, 512)
+	numbers = appendNumbers(numbers, b.Now, deadline, u.until, u.next, changes, int64(u.size()), int64(len(u.windows)), int64(u.covers),
+		int64(len(u.rows)), int64(len(u.runs)), int64(len(known)), int64(len(b.open)), int64(len(u.reports)), int64(len(ends)), day, expires)
+	for _, w := range u.windows {
+		used := int64(0)
+		if w.used {
+			used = 1
+		}
+		numbers = appendNumbers(numbers, w.length, w.precision, used)
+	}
+	for _, k := range u.reports {
+		numbers = appendNumbers(numbers, u.at(u.sums[k]))
+	}
+	for _, run := range u.runs {
+		numbers = u.appendChecks(numbers, b, run)
+	}
+	args := make([]any, 0, 2+len(u.rows)+3*len(u.runs)+len(known)+len(b.open)+len(ends))
+	args = append(args, u.head, numbers)
+	for _, no := range u.rows {
+		args = append(args, "o"+strconv.Itoa(no))
+	}
+	for _, run := range u.runs {
+		args = append(args, u.texts(b, run)...)
+	}
+	args = append(args, known...)
+	for _, i := range b.open {
+		args = append(args, b.Items[i].ID)
+	}
+	for _, end := range ends {
+		args = append(args, end)
+	}
+	return args
+}
+
+// appendChecks appends what the script checks for the items of a run.
+func (u *usualBatch) appendChecks(numbers []byte, b *batch, run usualRun) []byte {
+	item := &b.Items[b.open[run.first]]
+	numbers = appendNumbers(numbers, int64(run.items), item.Units, int64(run.row), item.Lease)
+	count := len(numbers)
+	numbers = appendNumbers(numbers, 0)
+	checks, divided := int64(0), int64(0)
+	for k := range b.Limits {
+		l := &b.Limits[k]
+		if item.CheckedBy(*l) {
+			checks++
+			numbers = appendNumbers(numbers, u.at(u.sums[k]), l.Amount(item.Units), l.Bound(item.Floor, item.UseHeadroom))
+		}
+	}
+	appendNumbers(numbers[:count], checks)
+	count = len(numbers)
+	numbers = appendNumbers(numbers, 0)
+	for k := range b.Limits {
+		l, shares := &b.Limits[k], u.sums[k].shares
+		if len(shares) == 0 || !item.CheckedBy(*l) {
+			continue
+		}
+		divided++
+		own, others := l.ShareOf(item.Labels.Job), int64(len(shares))
+		if own >= 0 {
+			others--
+		}
+		numbers = appendNumbers(numbers, u.at(u.sums[k]), l.Amount(item.Units), l.Bound(0, item.UseHeadroom), others)
+		for j, s := range shares {
+			if j != own {
+				numbers = appendNumbers(numbers, int64(s.place), s.units, s.until)
+			}
+		}
+	}
+	appendNumbers(numbers[:count], divided)
+	return numbers
+}
+
+// texts are the beginning of the members and of the entries of a run, and what it adds to the
+// history.
+func (u *usualBatch) texts(b *batch, run usualRun) []any {
+	item := &b.Items[b.open[run.first]]
+	units := strconv.FormatInt(item.Units, 10)
+	state := "p"
+	if item.Lease > 0 {
+		state = "o"
+	}
+	series := ""
+	if b.store.kept > 0 {
+		var spent spentSeries
+		for _, i := range b.open[run.first : run.first+run.items] {
+			spent.add(u.registry.names[run.operation-1], b.Items[i])
+		}
+		series = spent.String()
+	}
+	return []any{units + ":", strings.Join([]string{"1", strconv.Itoa(run.operation), units, "", state, ""}, "|"), series}
+}
+
+// takeUsual reads the answer of usual.lua. It returns false if that has not its form.
+func (b *batch) takeUsual(u usualBatch, reply any) bool {
+	packed, ok := reply.(string)
+	const head = 4
+	if !ok || len(packed)%8 != 0 || len(packed) < 8*(head+len(u.reports)) || (len(packed)/8-head)%len(u.reports) != 0 {
+		return false
+	}
+	numbers := make([]int64, len(packed)/8)
+	for i := range numbers {
+		value := math.Float64frombits(binary.LittleEndian.Uint64([]byte(packed[8*i:])))
+		numbers[i] = int64(value)
+		if float64(numbers[i]) != value || value < 0 || value > float64(maxWhole) {
+			return false
+		}
+	}
+	clock, now, at, changes := numbers[0], numbers[1], numbers[2], numbers[3]
+	charged := (len(numbers) - head) / len(u.reports)
+	if charged > len(u.runs) || at == 0 {
+		return false
+	}
+	b.store.learnAt(b.Budget, clock)
+	used := make([]int64, len(b.Limits))
+	done := 0
+	for r, run := range u.runs[:charged] {
+		after := numbers[head+r*len(u.reports):]
+		for k := range run.items {
+			i := b.open[run.first+k]
+			left := int64(run.items - k - 1)
+			for j, of := range u.reports {
+				used[of] = after[j] - left*run.changes[of]
+			}
+			d := driver.Decision{Result: driver.Granted, Units: b.Items[i].Units, At: at + int64(done)}
+			d.Limit, d.Remaining = driver.LeastRemaining(b.Limits, b.Items[i], func(l int) int64 { return used[l] })
+			b.decided.Items[i] = d
+			done++
+		}
+	}
+	b.decided.Now = earlierClock(clock, b.Now)
+	b.decided.Mark = driver.Mark{Ledger: u.told.mark.Ledger, Changes: changes, ID: b.Items[b.open[done-1]].ID, At: at + int64(done) - 1, Seen: now}
+	b.decided.AtWork = u.told.atWork
+	b.decided.Seen, b.decided.Used = now, used
+	b.open = b.open[done:]
+	return true
+}

@@ -1,0 +1,287 @@
+-- Decides a batch of charges that all fit, of a ledger on which nothing else goes on. It
+-- leaves anything else to charge.lua, and has written nothing then. It is flat, since
+-- each function that a script defines costs as much as a command.
+--
+-- KEYS  m, e, the zset of each run of items, then l:<day> if history is kept. It reads the
+--       zsets of other operations too when something leaves a window; they have the same
+--       hash tag.
+-- ARGV  1 the head of the state, as charge.lua gave it in a plan
+--       2 numbers, packed as doubles: the caller's clock; the first of the items' deadlines on
+--         the server's clock; when the first period of a calendar ends; up to which score a
+--         calendar counts in its next period nothing; the changes that the caller has seen;
+--         how many numbers s has, how many windows and covers; how many rows, runs, known
+--         ids, items, places and labels follow; when the day of l:<day> begins (-1: no history),
+--         and when that key expires (ms); then
+--         for each live window its length (0: open reservations, -1: a calendar), precision,
+--         and whether a limit of the call has it (1 or 0); the places in s and the rows of
+--         what the caller wants to know; and for each run how many items, their units, their
+--         row, lease, how many checks: place, amount and bound each; how many checks of
+--         divided limits: place, amount and bound each, how many other shares, place,
+--         guarantee and lapse each
+--       then the fields of the rows; for each run the beginning of a member, that of an entry
+--       and what it adds to the history; known ids, which the ledger must have; the
+--       items' ids; and the ends of their entries, one for all or one each
+-- Returns a number: the caller is to run charge.lua. Else, packed: clock, now, time of the
+--   first charge, changes, and for each run that fits its places' numbers after it. Runs after
+--   the first that does not fit are not charged.
+
+local call, K, A, rep = redis.call, KEYS, ARGV, string.rep
+local a = {struct.unpack(rep('d', math.floor(#A[2] / 8)), A[2])}
+local size, nw, nc, nk, nr, n = a[6], a[7], a[8], a[9], a[10], a[12]
+local stride = 3 + 6 * nw
+local f = call('HMGET', K[1], 's', unpack(A, 3, 2 + nk))
+local s = f[1]
+if not s or string.sub(s, 1, 24) ~= A[1] then return 1 end
+for i = 2, nk + 1 do
+  if not f[i] or #f[i] ~= 8 * stride then return 2 end
+end
+-- The numbers of s, and after them those of the rows.
+local t = {struct.unpack(rep('d', size + nk * stride), string.sub(s, 25, 24 + 8 * size) .. table.concat(f, '', 2, nk + 1))}
+
+local raw, caller, last = clock(), a[1], t[1]
+if raw - last > 60000000 and raw - caller > 60000000 or caller - raw > 86400000000 or raw > a[2] then return 3 end
+local now, at = raw, raw
+if caller > raw then at = caller elseif raw - caller <= 60000000 then now = caller end
+if now < last then now = last end
+if at < now then at = now end
+if at <= t[2] then at = t[2] + 1 end
+local final = at + n - 1
+local latest = at <= now + 1 and final or now -- what charge.lua has seen by the last item
+if latest >= t[4] or latest >= a[3] or t[5] < a[5] then return 4 end
+
+local firstRun, nt = 3 + nk, a[11]
+local firstID = firstRun + 3 * nr + nt
+f = call('HMGET', K[2], unpack(A, firstRun + 3 * nr, firstID + n - 1))
+for i = 1, nt do
+  if not f[i] then return 5 end
+end
+for i = nt + 1, nt + n do
+  if f[i] then return 6 end
+end
+if call('HLEN', K[2]) ~= t[3] then return 7 end
+local p = 16 + 3 * nw + a[13]
+for i = 1, nr do
+  local entries = t[size + (a[p + 3] - 1) * stride + (a[p + 2] > 0 and 1 or 2)]
+  if entries == 0 or call('ZCARD', K[2 + i]) ~= entries then return 8 end
+  p = p + 5 + 3 * a[p + 5]
+  local shared = a[p + 1]
+  p = p + 1
+  for _ = 1, shared do p = p + 4 + 3 * a[p + 4] end
+end
+
+local dues, others -- by window, what is due by operation; by operation, rows that no run has
+for w = 1, nw do
+  local j = 8 + 7 * (w - 1)
+  local length, precision = a[14 + 3 * w], a[15 + 3 * w]
+  if a[16 + 3 * w] == 1 and length >= 0 and t[j + 3] <= latest then
+    if length == 0 then return 9 end
+    local target, nops = now - length, t[6]
+    if precision > 0 then target = target - math.fmod(target, precision) end
+    local text = call('HGET', K[1], 'd' .. w)
+    if not text or #text ~= 8 * nops then return 10 end
+    local due, least, bases = {struct.unpack(rep('d', nops), text)}, 9000000000000000, {}
+    due[nops + 1] = nil
+    for i = 1, nk do bases[tonumber(string.sub(A[2 + i], 2))] = size + (i - 1) * stride end
+    local missing = {}
+    for op = 1, nops do
+      if due[op] <= now and not bases[op] and not (others and others[op]) then missing[#missing + 1] = 'o' .. op end
+    end
+    if #missing > 100 then return 11 end
+    if #missing > 0 then
+      others = others or {}
+      local found = call('HMGET', K[1], unpack(missing))
+      for i = 1, #missing do
+        if not found[i] or #found[i] ~= 8 * stride then return 12 end
+        others[tonumber(string.sub(missing[i], 2))] = {struct.unpack(rep('d', stride), found[i])}
+      end
+    end
+    for op = 1, nops do
+      if due[op] <= now then
+        local row, b = t, bases[op]
+        if not b then row, b = others[op], 0 end
+        local c = b + 3 + 6 * (w - 1)
+        local units, calls, next = 0, 0, 9000000000000000
+        for kind = 1, 2 do
+          if row[b + kind] > 0 then
+            local key, from = string.sub(K[1], 1, -2) .. (kind == 1 and 'z:' or 'y:') .. op, '(' .. string.format('%.0f', row[c + 3])
+            local list = call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', '0', '4')
+            if #list == 8 and tonumber(list[8]) <= target then
+              list = call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', '0', '200')
+              if #list == 400 and tonumber(list[400]) <= target then return 13 end
+            end
+            for i = 1, #list, 2 do
+              local score = tonumber(list[i + 1])
+              if score > target then
+                if score < next then next = score end
+                break
+              end
+              local u, k = string.match(list[i], '^(%d+),?(%d*)')
+              units, calls = units + u, calls + (k == '' and 1 or k)
+            end
+          end
+        end
+        if next < 9000000000000000 then
+          if precision > 0 and math.fmod(next, precision) > 0 then next = next - math.fmod(next, precision) + precision end
+          next = next + length
+        end
+        row[c + 1], row[c + 2], row[c + 3], row[c + 4] = row[c + 1] - units, row[c + 2] - calls, target, next
+        row[c + 5], row[c + 6], row.changed = row[c + 5] + units, row[c + 6] + calls, true
+        due[op] = next
+        t[j + 1], t[j + 2], t[j + 5], t[j + 6] = t[j + 1] - units, t[j + 2] - calls, t[j + 5] + units, t[j + 6] + calls
+        local mask, v = row[b + 3], 8 + 7 * nw
+        while mask > 0 do
+          if mask % 2 == 1 then
+            if t[v + 3] == w then t[v + 1], t[v + 2] = t[v + 1] - units, t[v + 2] - calls end
+            mask = mask - 1
+          end
+          mask, v = mask / 2, v + 3
+        end
+      end
+      if due[op] < least then least = due[op] end
+    end
+    if least <= latest then return 14 end
+    t[j + 3], t[j + 4] = least, target
+    dues = dues or {}
+    dues[w] = due
+  end
+end
+
+local reply, granted, charged, firsts, counted = {raw, now, at, 0}, 0, 0, nil, {} -- items and runs
+p = 16 + 3 * nw + a[13]
+while charged < nr do
+  local count, units, b, lease = a[p + 1], a[p + 2], size + (a[p + 3] - 1) * stride, a[p + 4]
+  local amount, fits = count * units, true
+  local q = p + 5
+  for _ = 1, a[q] do
+    if t[a[q + 1]] + count * a[q + 2] > a[q + 3] then fits = false end
+    q = q + 3
+  end
+  local shared = a[q + 1]
+  q = q + 1
+  for _ = 1, shared do
+    local sum = t[a[q + 1]] + count * a[q + 2]
+    local bound, parts = a[q + 3], a[q + 4]
+    q = q + 4
+    for _ = 1, parts do
+      local kept = a[q + 2] - t[a[q + 1]]
+      if kept > 0 and now < a[q + 3] then sum = sum + kept end
+      q = q + 3
+    end
+    if sum > bound or final + lease > a[4] then fits = false end
+  end
+  local score = at + granted + lease
+  for w = 1, nw do
+    local length, cut = a[14 + 3 * w], t[b + 6 * w]
+    counted[w] = length > 0 or length == 0 and lease > 0 or length < 0 and score > cut
+    if t[7 * w + 2] + amount > 1000000000000000 or length < 0 and not counted[w] and score + count > cut then fits = false end
+  end
+  if not fits then break end
+  p = q
+  local mask, v = t[b + 3], 8 + 7 * nw
+  for w = 1, nw do
+    if counted[w] then
+      local length = a[14 + 3 * w]
+      local j, c = 8 + 7 * (w - 1), b + 3 + 6 * (w - 1)
+      t[j + 1], t[j + 2], t[c + 1], t[c + 2] = t[j + 1] + amount, t[j + 2] + count, t[c + 1] + amount, t[c + 2] + count
+      if length >= 0 then
+        local leaves, precision = score + length, a[15 + 3 * w]
+        if precision > 0 and math.fmod(score, precision) > 0 then leaves = leaves - math.fmod(score, precision) + precision end
+        if leaves < t[j + 3] then t[j + 3] = leaves end
+        if leaves < t[c + 4] then -- the first of its operation in this window
+          t[c + 4] = leaves
+          local op = tonumber(string.sub(A[3 + (b - size) / stride], 2))
+          if dues and dues[w] then
+            dues[w][op] = leaves
+          else
+            firsts = firsts or {}
+            firsts[w] = firsts[w] or {}
+            firsts[w][op] = leaves
+          end
+        end
+      end
+    end
+  end
+  while mask > 0 do
+    if mask % 2 == 1 then
+      if counted[t[v + 3]] then t[v + 1], t[v + 2] = t[v + 1] + amount, t[v + 2] + count end
+      mask = mask - 1
+    end
+    mask, v = mask / 2, v + 3
+  end
+  local kind = units > 0 and 1 or 2
+  t[b + kind] = t[b + kind] + count
+  granted, charged = granted + count, charged + 1
+  for i = 1, a[13] do reply[#reply + 1] = t[a[16 + 3 * nw + i]] end
+end
+if granted == 0 then return 15 end
+final = at + granted - 1
+latest = at <= now + 1 and final or now
+local hour = a[15] >= 0 and math.floor((at - a[15]) / 3600000000) or 0
+if a[15] >= 0 and (hour < 0 or hour > 23 or final >= a[15] + (hour + 1) * 3600000000) then return 17 end
+
+for w, first in pairs(firsts or {}) do
+  local text = call('HGET', K[1], 'd' .. w)
+  if not text or #text ~= 8 * t[6] then return 16 end
+  dues = dues or {}
+  dues[w] = {struct.unpack(rep('d', t[6]), text)}
+  dues[w][t[6] + 1] = nil
+  for op, leaves in pairs(first) do dues[w][op] = leaves end
+end
+
+-- From here on the script writes.
+if a[15] >= 0 then
+  local line = hour .. '='
+  for i = 1, charged do line = line .. A[firstRun + 3 * i - 1] end
+  line = line .. '\n'
+  local length = call('APPEND', K[3 + nr], line)
+  if length == #line then call('PEXPIREAT', K[3 + nr], string.format('%.0f', expiry(a[16]))) end
+  if length > 16384 then t[4] = 0 end -- charge.lua moves it into the day's hash
+end
+local entries, from, one = {}, 0, a[14] == 1
+for i = 1, charged do
+  local members = {}
+  local q = firstRun + 3 * (i - 1)
+  local member, begin = A[q], A[q + 1]
+  p = i == 1 and 16 + 3 * nw + a[13] or p
+  local count, lease = a[p + 1], a[p + 4]
+  for k = 1, count do
+    local item, instant = from + k, string.format('%.0f', at + from + k - 1)
+    local id = A[firstID + item - 1]
+    local ends = A[firstID + n - 1 + (one and 1 or item)]
+    members[2 * k - 1], members[2 * k] = instant, member .. id
+    if lease > 0 then
+      local score = string.format('%.0f', at + from + k - 1 + lease)
+      members[2 * k - 1], instant = score, instant .. '|' .. score
+    else
+      instant = instant .. '|'
+    end
+    entries[2 * item - 1], entries[2 * item] = id, begin .. instant .. ends
+  end
+  call('ZADD', K[2 + i], unpack(members))
+  from = from + count
+  p = p + 5 + 3 * a[p + 5]
+  local shared = a[p + 1]
+  p = p + 1
+  for _ = 1, shared do p = p + 4 + 3 * a[p + 4] end
+end
+call('HSET', K[2], unpack(entries))
+t[1], t[2], t[3], t[5] = latest, final, t[3] + granted, t[5] + granted
+reply[4] = t[5]
+local fields, k = {'s', A[1] .. struct.pack(rep('d', size), unpack(t, 1, size)) .. A[firstID + granted - 1]}, 2
+for i = 1, nk do
+  local b = size + (i - 1) * stride
+  fields[k + 1], fields[k + 2] = A[2 + i], struct.pack(rep('d', stride), unpack(t, b + 1, b + stride))
+  k = k + 2
+end
+for op, row in pairs(others or {}) do
+  if row.changed then
+    fields[k + 1], fields[k + 2] = 'o' .. op, struct.pack(rep('d', stride), unpack(row, 1, stride))
+    k = k + 2
+  end
+end
+for w, due in pairs(dues or {}) do
+  fields[k + 1], fields[k + 2] = 'd' .. w, struct.pack(rep('d', #due), unpack(due))
+  k = k + 2
+end
+call('HSET', K[1], unpack(fields))
+return struct.pack(rep('d', #reply), unpack(reply))
