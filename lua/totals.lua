@@ -180,7 +180,7 @@ do -- a block, because Lua limits the local names of a scope
   -- knows it, and that nothing goes on in it which that script leaves to the others.
   local function headOf()
     if #meters > 0 or M.mpos ~= '' or M.spos ~= '' or M.lid == '' or isLocked() then return UNUSUAL end
-    local since = tonumber(string.match(M.loss, '^%d+'))
+    local since = tonumber(string.match(M.loss, '^%d+') or nil)
     if since and since + RECOVERY > M.last then return UNUSUAL end
     local names, places = {M.lid, M.sig, isNoted() and 'noted' or ''}, {}
     for i = 1, #wins do
