@@ -39,6 +39,15 @@ func OpenWithPlainExpiries(url string, o Options, clock func() int64) (*Store, e
 	return s, err
 }
 
+// The places of numbers of a ledger's state, as lua/layout.lua lists them.
+const (
+	StateLast       = 1
+	StateOperations = 6
+)
+
+// UsualSHA is the name by which the server knows usual.lua.
+func UsualSHA(s *Store) string { return s.scripts.Usual.SHA }
+
 // HistorySHA is the name by which the server knows history_read.lua.
 func HistorySHA(s *Store) string { return s.scripts.History.SHA }
 

@@ -110,6 +110,9 @@ func (b *batch) plan() *plan {
 			return nil
 		}
 	}
+	if 4*time.Duration(b.store.pace.trip.Load()) > b.store.timeout { // there may be no time for two runs
+		return nil
+	}
 	return b.store.planFor(b.Batch)
 }
 

@@ -18,7 +18,7 @@ import (
 // where one is asked for first.
 var strangeCalls = map[string]struct {
 	call  int
-	clock bool
+	clock bool // asked for first
 	reply string
 }{
 	"a grant":    {callDecide, true, grantReply},
@@ -44,7 +44,10 @@ func strangeCall(t *testing.T, name string, lines []string) called {
 	t.Helper()
 	c := strangeCalls[name]
 	script := replyLines(lines...)
-	if c.clock {
+	switch {
+	case c.call == callAccept || c.call == callReset: // the format is asked for first
+		script = replyLines("", "=", script)
+	case c.clock:
 		script = replyLines(clockLine, "=", script)
 	}
 	return call(t.Context(), t, scriptedStore(repliesOf(script), c.call == callLook, time.Minute), c.call)

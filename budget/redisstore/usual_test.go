@@ -1,0 +1,200 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/internal/must"
+	"github.com/quotactl/quotactl/internal/redistest"
+)
+
+// usualRuns counts the script runs of a store: those of usual.lua that decided, those that
+// left their items to charge.lua, and all others.
+type usualRuns struct {
+	usual                string
+	decided, left, other atomic.Int64
+}
+
+// countRuns counts from now on.
+func countRuns(s *redisstore.Store) *usualRuns {
+	runs := &usualRuns{usual: redisstore.UsualSHA(s)}
+	s.Client().AddHook(runs)
+	return runs
+}
+
+func (r *usualRuns) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (r *usualRuns) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (r *usualRuns) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if len(cmd.Args()) < 2 || cmd.Args()[0] != "evalsha" || err != nil {
+			return err
+		}
+		reply := any(nil)
+		if c, ok := cmd.(interface{ Val() any }); ok {
+			reply = c.Val()
+		}
+		_, decided := reply.(string)
+		switch {
+		case cmd.Args()[1] != r.usual:
+			r.other.Add(1)
+		case decided:
+			r.decided.Add(1)
+		default:
+			r.left.Add(1)
+		}
+		return err
+	}
+}
+
+// What most calls are is decided in one run of the script for it.
+func TestUsualChargesTakeOneRun(t *testing.T) {
+	t.Parallel()
+	day := must.Get(limit.NewCalendar(limit.Day, "America/Los_Angeles", 0))(t)
+	rolling := func(name string, length time.Duration, operations ...string) limit.Limit {
+		return limit.Limit{Name: name, Limit: 1_000_000, Counts: limit.CountUnits, Window: limit.RollingWindow(length), Operations: operations}
+	}
+	hour := rolling("hour", time.Hour)
+	calls := rolling("calls", time.Hour)
+	calls.Counts = limit.CountCalls
+	coarse, calendar, open := hour, hour, calls
+	coarse.Window, calendar.Window, open.Window = limit.CoarseWindow(24*time.Hour, time.Minute), limit.CalendarWindow(day), limit.ConcurrentWindow()
+	divided := hour
+	divided.Shares = []limit.Share{{Name: "a", Jobs: []string{"a"}, Guarantee: 1000}, {Name: "b", Jobs: []string{"b", "b.*"}, Guarantee: 2000}}
+	dividedDay := calendar
+	dividedDay.Shares = []limit.Share{{Name: "a", Jobs: []string{"a"}, Guarantee: 1000, Lapse: time.Hour.Microseconds()}, {Name: "b", Jobs: []string{"b"}, Guarantee: 2000}}
+	observed := hour
+	observed.Observe = true
+	server := redistest.Start(t)
+	for what, c := range map[string]struct {
+		limits  []limit.Limit
+		item    driver.Item
+		unkept  bool
+		batches int
+	}{
+		"one limit":           {limits: []limit.Limit{hour}},
+		"without history":     {limits: []limit.Limit{hour}, unkept: true},
+		"calls":               {limits: []limit.Limit{calls}},
+		"three limits":        {limits: []limit.Limit{hour, calls, rolling("day", 24*time.Hour)}},
+		"some operations":     {limits: []limit.Limit{hour, rolling("one", time.Hour, "op1"), rolling("two", 24*time.Hour, "op1", "op2"), rolling("not", time.Hour, "!op3")}},
+		"a coarse limit":      {limits: []limit.Limit{coarse}},
+		"a calendar":          {limits: []limit.Limit{calendar, hour}},
+		"shares":              {limits: []limit.Limit{divided, calls}},
+		"shares of a day":     {limits: []limit.Limit{dividedDay}},
+		"observe mode":        {limits: []limit.Limit{observed}},
+		"a floor":             {limits: []limit.Limit{divided}, item: driver.Item{Floor: 500, UseHeadroom: true}},
+		"no units":            {limits: []limit.Limit{hour}, item: driver.Item{Units: -1}},
+		"reservations":        {limits: []limit.Limit{hour, calendar}, item: driver.Item{Lease: time.Minute.Microseconds()}},
+		"open reservations":   {limits: []limit.Limit{open, hour}, item: driver.Item{Lease: time.Minute.Microseconds()}},
+		"beside reservations": {limits: []limit.Limit{open, hour}},
+		"batches":             {limits: []limit.Limit{hour, calls}, batches: 20},
+	} {
+		t.Run(what, func(t *testing.T) {
+			o := redisstore.Options{Prefix: fmt.Sprintf("p%x", what), Timeout: patient}
+			if c.unkept {
+				o.History = -1
+			}
+			store := openStore(t, server.URL(0), o)
+			runs := countRuns(store)
+			n, mark := 0, driver.Mark{}
+			charge := func() driver.Decisions {
+				b := driver.Batch{Budget: name, Now: time.Now().UnixMicro(), Limits: c.limits, Mark: mark, Host: "0a"}
+				for range max(1, c.batches) {
+					item := c.item
+					item.ID, item.Operation, item.Units = fmt.Sprint("i", n), fmt.Sprint("op", n%3+1), c.item.Units+2
+					if c.item.Units < 0 {
+						item.Units = 0
+					}
+					item.Labels.Job = []string{"a", "b", "b.c", "none", ""}[n%5]
+					b.Items = append(b.Items, item)
+					n++
+				}
+				got := must.Get(store.Decide(t.Context(), b))(t)
+				mark = got.Mark
+				return got
+			}
+			for range 15 { // each operation of each job is new to the ledger once
+				charge()
+			}
+			before, left := runs.other.Load(), runs.left.Load()
+			const more = 20
+			decided := runs.decided.Load()
+			for range more {
+				for i, d := range charge().Items {
+					must.Equal(t, d.Result, driver.Granted, "item", i)
+				}
+			}
+			must.Equal(t, fmt.Sprint(runs.decided.Load()-decided, runs.left.Load()-left, runs.other.Load()-before), fmt.Sprint(more, 0, 0), "runs of usual.lua that decided, those that did not, and others")
+		})
+	}
+}
+
+// An id that is in a batch twice is charged once.
+func TestUsualTwiceInABatch(t *testing.T) {
+	t.Parallel()
+	store := openStore(t, redistest.Start(t).URL(0), redisstore.Options{Timeout: patient})
+	limits := []limit.Limit{{Name: "w", Limit: 100, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}}
+	decide := func(ids ...string) driver.Decisions {
+		b := driver.Batch{Budget: name, Now: time.Now().UnixMicro(), Limits: limits}
+		for _, id := range ids {
+			b.Items = append(b.Items, driver.Item{ID: id, Operation: "op", Units: 1})
+		}
+		return must.Get(store.Decide(t.Context(), b))(t)
+	}
+	decide("first")
+	got := decide("a", "b", "a", "c", "b")
+	for i, replayed := range []bool{false, false, true, false, true} {
+		d := got.Items[i]
+		must.Equal(t, fmt.Sprint(d.Result, d.Replayed), fmt.Sprint(driver.Granted, replayed), "item", i)
+	}
+	must.Equal(t, got.Items[0].At, got.Items[2].At, "the time of the first answer")
+	must.Equal(t, got.Used[0], 4, "used")
+}
+
+// A batch of which only a part fits is charged up to there, in order, by whichever script.
+func TestUsualPartOfABatch(t *testing.T) {
+	t.Parallel()
+	store := openStore(t, redistest.Start(t).URL(0), redisstore.Options{Timeout: patient})
+	runs := countRuns(store)
+	limits := []limit.Limit{{Name: "w", Limit: 10, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}}
+	mark := driver.Mark{}
+	decide := func(from int, units ...int64) driver.Decisions {
+		b := driver.Batch{Budget: name, Now: time.Now().UnixMicro(), Limits: limits, Mark: mark}
+		for i, u := range units {
+			b.Items = append(b.Items, driver.Item{ID: fmt.Sprint(from + i), Operation: "op", Units: u})
+		}
+		got := must.Get(store.Decide(t.Context(), b))(t)
+		mark = got.Mark
+		return got
+	}
+	decide(98, 0)
+	decide(99, 0)
+	decide(0, 1)
+	before := runs.decided.Load() // the first one was not sent by its name
+	got := decide(1, 4, 3, 3, 1, 2, 1) // 4 fits, of the two 3 one, 1 does, 2 does not
+	want := []driver.Result{driver.Granted, driver.Granted, driver.Refused, driver.Granted, driver.Refused, driver.Granted}
+	left := []int64{5, 2, 2, 1, 1, 0}
+	for i, d := range got.Items {
+		must.Equal(t, fmt.Sprint(d.Result, d.Remaining), fmt.Sprint(want[i], left[i]), "item", i)
+	}
+	must.Equal(t, runs.decided.Load()-before, 1, "runs of usual.lua that decided")
+	must.Equal(t, got.Used[0], 10, "used")
+	for i, d := range got.Items {
+		if i > 0 && d.At > 0 && got.Items[0].At >= d.At {
+			t.Fatalf("item %d is charged at %d, the first at %d", i, d.At, got.Items[0].At)
+		}
+	}
+	must.Equal(t, mark.ID, "6", "the newest charge's id")
+}
