@@ -21,7 +21,7 @@
 --       then the fields of the rows; for each run the beginning of a member, that of an entry
 --       and what it adds to the history; known ids, which the ledger must have; the
 --       items' ids; and the ends of their entries, one for all or one each
--- Returns a number: the caller is to run charge.lua. Else, packed: clock, now, time of the
+-- Returns a number: the caller is to run charge.lua. Else, packed: clock, last seen, time of the
 --   first charge, changes, and for each run that fits its places' numbers after it. Runs after
 --   the first that does not fit are not charged.
 
@@ -266,7 +266,7 @@ for i = 1, charged do
 end
 call('HSET', K[2], unpack(entries))
 t[1], t[2], t[3], t[5] = latest, final, t[3] + granted, t[5] + granted
-reply[4] = t[5]
+reply[2], reply[4] = latest, t[5]
 local fields, k = {'s', A[1] .. struct.pack(rep('d', size), unpack(t, 1, size)) .. A[firstID + granted - 1]}, 2
 for i = 1, nk do
   local b = size + (i - 1) * stride

@@ -279,7 +279,7 @@ func (b *batch) takeUsual(u usualBatch, reply any) bool {
 			return false
 		}
 	}
-	clock, now, at, changes := numbers[0], numbers[1], numbers[2], numbers[3]
+	clock, seen, at, changes := numbers[0], numbers[1], numbers[2], numbers[3]
 	charged := (len(numbers) - head) / len(u.reports)
 	if charged > len(u.runs) || at == 0 {
 		return false
@@ -302,9 +302,9 @@ func (b *batch) takeUsual(u usualBatch, reply any) bool {
 		}
 	}
 	b.decided.Now = earlierClock(clock, b.Now)
-	b.decided.Mark = driver.Mark{Ledger: u.told.mark.Ledger, Changes: changes, ID: b.Items[b.open[done-1]].ID, At: at + int64(done) - 1, Seen: now}
+	b.decided.Mark = driver.Mark{Ledger: u.told.mark.Ledger, Changes: changes, ID: b.Items[b.open[done-1]].ID, At: at + int64(done) - 1, Seen: seen}
 	b.decided.AtWork = u.told.atWork
-	b.decided.Seen, b.decided.Used = now, used
+	b.decided.Seen, b.decided.Used = seen, used
 	b.open = b.open[done:]
 	return true
 }

@@ -182,7 +182,7 @@ func TestUsualPartOfABatch(t *testing.T) {
 	decide(98, 0)
 	decide(99, 0)
 	decide(0, 1)
-	before := runs.decided.Load() // the first one was not sent by its name
+	before := runs.decided.Load()      // the first one was not sent by its name
 	got := decide(1, 4, 3, 3, 1, 2, 1) // 4 fits, of the two 3 one, 1 does, 2 does not
 	want := []driver.Result{driver.Granted, driver.Granted, driver.Refused, driver.Granted, driver.Refused, driver.Granted}
 	left := []int64{5, 2, 2, 1, 1, 0}
