@@ -369,6 +369,8 @@ for from = 1, #written, 1000 do
   redis.call('HSET', keyE, unpack(written, from, math.min(#written, from + 999)))
 end
 
+for i = 1, #items do blocks.make(items[i].op, args.block) end
+
 local looks, least = {}, {}
 for i = 1, looking and #limits or 0 do least[i] = leastOf(limits[i]) end
 steps = 0

@@ -17,7 +17,7 @@ saved.unnoted = old[9] and M.unnoted or nil
 nops = M.nops
 loadMeters()
 loadLocks()
-for op = 1, nops do totals[op] = {zs = 0, ys = 0, mask = 0} end
+for op = 1, nops do totals[op] = {zs = 0, ys = 0, mask = 0, fresh = redis.call('ZCARD', zkey(op)), ended = 0} end
 local byNumber = {}
 for no, key, longest, used, floor, adv in string.gmatch(old[2] or '', '(%d+) (%S+) (%d+) (%d+) (-?%d+) (-?%d+)') do
   local w = {key = key, kind = string.sub(key, 1, 1), longest = tonumber(longest), used = tonumber(used), floor = tonumber(floor), adv = tonumber(adv)}

@@ -31,9 +31,11 @@
 --                     (units, calls) and period; for each cover units, calls and its window's
 --                     place, 0: it is free; and the newest entry's id
 --            o<op>    the totals of one operation: entries in z and in y; the covers that
---                     count it (bits); for each window units, calls, cut, due, units and calls
+--                     count it (bits); entries of z beyond the last block, and that block's
+--                     end; for each window units, calls, cut, due, units and calls
 --                     that have come back; while one is being counted, zcut, built and zbuilt
 --                     too, else equal to cut and WHOLE
+--            b<op>    sums of blocks of entries, see blocks.lua
 --            d<w>     for the window at place w, if it is a rolling one, the due of each
 --                     operation
 --   e        hash id -> entry: 1|op|asked|units|state|start|score|job|region|run
@@ -97,7 +99,7 @@ local M = {}              -- the fields of m as numbers, except texts
 local wins, winByKey = {}, {}
 local loaded = {}         -- the windows in the order of m's totals
 local allCovers = {}
-local totals, dirty = {}, {} -- by operation: {zs, ys, mask, window -> row}; and which changed
+local totals, dirty = {}, {} -- by operation: {zs, ys, mask, fresh, ended, window -> row}; and which changed
 local steps, limitSteps = 0, 0
 local saved = {}          -- the rarer fields of m as loaded
 local nops = 0            -- registered operations, new ones included

@@ -40,7 +40,7 @@ func With(clock string) Scripts {
 		sum := sha1.Sum([]byte(text)) //nolint:gosec // see the import
 		return Script{text, hex.EncodeToString(sum[:])}
 	}
-	const ledger = "args layout meters history locks totals ledger "
+	const ledger = "args layout meters history locks totals ledger blocks "
 	return Scripts{
 		Charge: join(ledger + "windows walk replay merge recover drift look charge"),
 		Divide: join(ledger + "windows walk shares replay merge recover drift look charge"),

@@ -59,6 +59,7 @@ do -- a block, because Lua limits the local names of a scope
       end
     end
     if #ids == 0 then return reached, done end
+    blocks.forget(op)
     local slots, order = {}, {}
     for at = 1, #ids, 1000 do
       local to = math.min(#ids, at + 999)

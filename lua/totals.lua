@@ -26,11 +26,12 @@ local function lastLower(w) return w.lower or w.adv end
 -- isNoted reports whether the history has what the ledger charges.
 local function isNoted() return M.unnoted and (saved.unnoted or args.kept) end
 
+local blocks = {} -- see blocks.lua
 local loadState, preload, loadAll, row, saveTotals
 do -- a block, because Lua limits the local names of a scope
   local UNUSUAL = string.rep('-', HEAD)
   local STATE, STAR, COVER = 8, 7, 3 -- numbers of s
-  local ROW, SHORT, LONG = 3, 6, 9 -- numbers of o<op>
+  local ROW, SHORT, LONG = 5, 6, 9 -- numbers of o<op>
 
   local function unpackNumbers(text, from)
     local list = {struct.unpack(string.rep('d', math.floor((#text - from + 1) / 8)), text, from)}
@@ -75,11 +76,11 @@ do -- a block, because Lua limits the local names of a scope
   -- unpackRow reads the totals of one operation. While one of them is not counted up to the
   -- end, or its two cuts differ, all are in the long form.
   local function unpackRow(op, text)
-    local o = {zs = 0, ys = 0, mask = 0}
+    local o = {zs = 0, ys = 0, mask = 0, fresh = 0, ended = 0}
     totals[op] = o
     if not text then return o end
     local t = unpackNumbers(text, 1)
-    o.zs, o.ys, o.mask = t[1], t[2], t[3]
+    o.zs, o.ys, o.mask, o.fresh, o.ended = t[1], t[2], t[3], t[4], t[5]
     local long = #text > 8 * (ROW + SHORT * #loaded)
     for i = 1, #loaded do
       local r
@@ -104,7 +105,7 @@ do -- a block, because Lua limits the local names of a scope
       local r = o[wins[i]]
       if r and (r.built ~= WHOLE or r.zbuilt ~= WHOLE or r.cut ~= r.zcut) then long = true end
     end
-    local t, stride = {o.zs, o.ys, o.mask}, long and LONG or SHORT
+    local t, stride = {o.zs, o.ys, o.mask, o.fresh, o.ended}, long and LONG or SHORT
     for i = 1, #wins do
       local w = wins[i]
       local r, at = o[w] or newRow(w), ROW + stride * (i - 1)
@@ -182,7 +183,7 @@ do -- a block, because Lua limits the local names of a scope
     if #meters > 0 or M.mpos ~= '' or M.spos ~= '' or M.lid == '' or isLocked() then return UNUSUAL end
     local since = tonumber(string.match(M.loss, '^%d+') or nil)
     if since and since + RECOVERY > M.last then return UNUSUAL end
-    local names, places = {M.lid, M.sig, isNoted() and 'noted' or ''}, {}
+    local names, places = {M.lid, M.sig, M.hosts, isNoted() and 'noted' or ''}, {}
     for i = 1, #wins do
       if wins[i].star.due == 0 then return UNUSUAL end -- it is being counted
       names[#names + 1], places[wins[i]] = wins[i].key, i
@@ -201,6 +202,7 @@ do -- a block, because Lua limits the local names of a scope
     end
     local fields = {}
     saveDues(anew or nops ~= M.nops, fields)
+    blocks.save()
     for op in pairs(dirty) do
       if not totals[op] then preload({op}) end
       local o = totals[op]
@@ -300,5 +302,9 @@ local function back(l) return total(l, l.calls and 'bcalls' or 'bunits') end
 local function addAll(op, score, units, calls, zero, sign, state)
   touch(op)
   if calls == 0 then return end -- released: it counts nowhere
+  if not zero then
+    preload({op})
+    blocks.change(op, score, sign * units, sign * calls)
+  end
   for i = 1, #wins do add(wins[i], op, score, units, calls, zero, sign, state) end
 end

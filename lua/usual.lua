@@ -7,11 +7,11 @@
 --       hash tag.
 -- ARGV  1 the head of the state, as charge.lua gave it in a plan
 --       2 numbers, packed as doubles: the caller's clock; the first of the items' deadlines on
---         the server's clock; when the first period of a calendar ends; up to which score a
+--         the server's clock; until when the plan serves; up to which score a
 --         calendar counts in its next period nothing; the changes that the caller has seen;
 --         how many numbers s has, how many windows and covers; how many rows, runs, known
 --         ids, items, places and labels follow; when the day of l:<day> begins (-1: no history),
---         and when that key expires (ms); then
+--         and when that key expires (ms); how many entries beyond the last block are too many; then
 --         for each live window its length (0: open reservations, -1: a calendar), precision,
 --         and whether a limit of the call has it (1 or 0); the places in s and the rows of
 --         what the caller wants to know; and for each run how many items, their units, their
@@ -28,7 +28,7 @@
 local call, K, A, rep = redis.call, KEYS, ARGV, string.rep
 local a = {struct.unpack(rep('d', math.floor(#A[2] / 8)), A[2])}
 local size, nw, nc, nk, nr, n = a[6], a[7], a[8], a[9], a[10], a[12]
-local stride = 3 + 6 * nw
+local stride = 5 + 6 * nw
 local f = call('HMGET', K[1], 's', unpack(A, 3, 2 + nk))
 local s = f[1]
 if not s or string.sub(s, 1, 24) ~= A[1] then return 1 end
@@ -59,10 +59,11 @@ for i = nt + 1, nt + n do
   if f[i] then return 6 end
 end
 if call('HLEN', K[2]) ~= t[3] then return 7 end
-local p = 16 + 3 * nw + a[13]
+local p = 17 + 3 * nw + a[13]
 for i = 1, nr do
   local entries = t[size + (a[p + 3] - 1) * stride + (a[p + 2] > 0 and 1 or 2)]
   if entries == 0 or call('ZCARD', K[2 + i]) ~= entries then return 8 end
+  if t[size + (a[p + 3] - 1) * stride + 4] >= a[17] then return 18 end
   p = p + 5 + 3 * a[p + 5]
   local shared = a[p + 1]
   p = p + 1
@@ -72,8 +73,8 @@ end
 local dues, others -- by window, what is due by operation; by operation, rows that no run has
 for w = 1, nw do
   local j = 8 + 7 * (w - 1)
-  local length, precision = a[14 + 3 * w], a[15 + 3 * w]
-  if a[16 + 3 * w] == 1 and length >= 0 and t[j + 3] <= latest then
+  local length, precision = a[15 + 3 * w], a[16 + 3 * w]
+  if a[17 + 3 * w] == 1 and length >= 0 and t[j + 3] <= latest then
     if length == 0 then return 9 end
     local target, nops = now - length, t[6]
     if precision > 0 then target = target - math.fmod(target, precision) end
@@ -99,7 +100,7 @@ for w = 1, nw do
       if due[op] <= now then
         local row, b = t, bases[op]
         if not b then row, b = others[op], 0 end
-        local c = b + 3 + 6 * (w - 1)
+        local c = b + 5 + 6 * (w - 1)
         local units, calls, next = 0, 0, 9000000000000000
         for kind = 1, 2 do
           if row[b + kind] > 0 then
@@ -147,7 +148,7 @@ for w = 1, nw do
 end
 
 local reply, granted, charged, firsts, counted = {raw, now, at, 0}, 0, 0, nil, {} -- items and runs
-p = 16 + 3 * nw + a[13]
+p = 17 + 3 * nw + a[13]
 while charged < nr do
   local count, units, b, lease = a[p + 1], a[p + 2], size + (a[p + 3] - 1) * stride, a[p + 4]
   local amount, fits = count * units, true
@@ -171,7 +172,7 @@ while charged < nr do
   end
   local score = at + granted + lease
   for w = 1, nw do
-    local length, cut = a[14 + 3 * w], t[b + 6 * w]
+    local length, cut = a[15 + 3 * w], t[b + 2 + 6 * w]
     counted[w] = length > 0 or length == 0 and lease > 0 or length < 0 and score > cut
     if t[7 * w + 2] + amount > 1000000000000000 or length < 0 and not counted[w] and score + count > cut then fits = false end
   end
@@ -180,11 +181,11 @@ while charged < nr do
   local mask, v = t[b + 3], 8 + 7 * nw
   for w = 1, nw do
     if counted[w] then
-      local length = a[14 + 3 * w]
-      local j, c = 8 + 7 * (w - 1), b + 3 + 6 * (w - 1)
+      local length = a[15 + 3 * w]
+      local j, c = 8 + 7 * (w - 1), b + 5 + 6 * (w - 1)
       t[j + 1], t[j + 2], t[c + 1], t[c + 2] = t[j + 1] + amount, t[j + 2] + count, t[c + 1] + amount, t[c + 2] + count
       if length >= 0 then
-        local leaves, precision = score + length, a[15 + 3 * w]
+        local leaves, precision = score + length, a[16 + 3 * w]
         if precision > 0 and math.fmod(score, precision) > 0 then leaves = leaves - math.fmod(score, precision) + precision end
         if leaves < t[j + 3] then t[j + 3] = leaves end
         if leaves < t[c + 4] then -- the first of its operation in this window
@@ -210,8 +211,9 @@ while charged < nr do
   end
   local kind = units > 0 and 1 or 2
   t[b + kind] = t[b + kind] + count
+  if kind == 1 then t[b + 4] = t[b + 4] + count end
   granted, charged = granted + count, charged + 1
-  for i = 1, a[13] do reply[#reply + 1] = t[a[16 + 3 * nw + i]] end
+  for i = 1, a[13] do reply[#reply + 1] = t[a[17 + 3 * nw + i]] end
 end
 if granted == 0 then return 15 end
 final = at + granted - 1
@@ -242,7 +244,7 @@ for i = 1, charged do
   local members = {}
   local q = firstRun + 3 * (i - 1)
   local member, begin = A[q], A[q + 1]
-  p = i == 1 and 16 + 3 * nw + a[13] or p
+  p = i == 1 and 17 + 3 * nw + a[13] or p
   local count, lease = a[p + 1], a[p + 4]
   for k = 1, count do
     local item, instant = from + k, string.format('%.0f', at + from + k - 1)

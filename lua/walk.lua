@@ -41,7 +41,15 @@ end
 -- score does, or nil if the steps ran out. Then it returns the score up to which it has
 -- walked all entries, and what these free.
 local function walk(l, pos, freed, deficit, stop)
-  local heap = {}
+  local heap, ops = {}, {}
+  for i = 1, #l.covered do
+    local r = row(l.win, l.covered[i])
+    if r.calls > 0 or r.units > 0 then ops[#ops + 1] = l.covered[i] end
+  end
+  if l.win.len ~= 0 then
+    local at, sum = blocks.skip(l, ops, pos, deficit - freed, stop)
+    if at then pos, freed = at, freed + sum end
+  end
   for i = 1, #l.covered do
     local op = l.covered[i]
     local r = row(l.win, op)

@@ -5,7 +5,18 @@ local bring, use, useCovers
 do -- a block, because Lua limits the local names of a scope
   -- gather sums a page of a zset; with open, only open reservations. It returns units,
   -- calls, the score up to which it got, and whether that is the end.
-  local function gather(key, zero, from, to, up, open)
+  local gather
+  function gather(key, zero, from, to, up, open, op)
+    if op and not zero and not open then
+      local begins, ends, units, calls = blocks.whole(op, from, to)
+      if ends then
+        local first, firstCalls, reached, done = gather(key, zero, from, begins, false)
+        if not done then return first, firstCalls, reached, done end
+        local rest, restCalls
+        rest, restCalls, reached, done = gather(key, zero, ends, to, up)
+        return first + units + rest, firstCalls + calls + restCalls, reached, done
+      end
+    end
     local list, n, reached, done = page(key, from, to, up)
     local units, calls = 0, 0
     for i = 1, n do
@@ -40,7 +51,7 @@ do -- a block, because Lua limits the local names of a scope
       local key = zero and ykey(op) or zkey(op)
       local cut = zero and r.zcut or r.cut
       if cut < target then
-        local units, calls, reached, done = gather(key, zero, cut, target, false, w.len == 0)
+        local units, calls, reached, done = gather(key, zero, cut, target, false, w.len == 0, op)
         count(w, op, -units, -calls)
         comeBack(w, op, units, calls)
         if zero then r.zcut = reached else r.cut = reached end
@@ -58,7 +69,7 @@ do -- a block, because Lua limits the local names of a scope
       local key = zero and ykey(op) or zkey(op)
       local built = zero and r.zbuilt or r.built
       if built < WHOLE then
-        local units, calls, reached, done = gather(key, zero, built, WHOLE, true, w.len == 0)
+        local units, calls, reached, done = gather(key, zero, built, WHOLE, true, w.len == 0, op)
         count(w, op, units, calls)
         if zero then r.zbuilt = reached else r.built = reached end
         if not done then return false end

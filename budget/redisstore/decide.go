@@ -183,7 +183,7 @@ func (b *batch) read(a answer) (bool, error) {
 	}
 	b.born, b.seen, b.looks, b.locks = numberAt(a.rest, 1), numberAt(a.rest, 2), lists(a.rest, 3), text(a.rest, 5)
 	b.told, b.lacks = readTold(list(a.rest, 6), b.seen), list(a.rest, 7)
-	b.decided.Mark, b.decided.AtWork = b.told.mark, b.told.atWork
+	b.decided.Mark, b.decided.AtWork = b.told.mark, b.told.atWork(b.seen)
 	answers := lists(a.rest, 0)
 	var open []int
 	damaged := false
@@ -313,7 +313,7 @@ func (b *batch) args(had, r registry, added, split []string, attempt time.Time) 
 		mode = goingOn
 	}
 	args := chargeArgs{
-		ledgerArgs: ledgerArgs{had.sig, b.Now, b.store.historyOf(b.days)}, Mode: mode, Steps: b.store.maxSteps, Observe: b.Observe, Candidate: rand.Text(),
+		ledgerArgs: ledgerArgs{had.sig, b.Now, b.store.historyOf(b.days)}, Mode: mode, Steps: b.store.maxSteps, Block: b.store.block(), Observe: b.Observe, Candidate: rand.Text(),
 		Ledger: b.Mark.Ledger, Changes: b.Mark.Changes, Seen: b.Mark.Seen, Told: []toldArgs{{b.Mark.ID, b.Mark.At}},
 		Host: b.Host, Hosts: b.holding(), Table: tableOf(b.Table), Gone: b.gone(), Add: append([]string{}, added...), Split: append([]string{}, split...), Items: make([]itemArgs, len(b.open)),
 	}

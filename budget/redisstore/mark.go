@@ -9,9 +9,15 @@ import (
 // ledgerTold is what charge.lua reports of a ledger as a whole.
 type ledgerTold struct {
 	mark   driver.Mark
-	atWork int   // how many hosts are at work
-	until  int64 // a loss holds charges back until then; 0: it does not
+	hosts  []notedHost // those that decided lately
+	until  int64       // a loss holds charges back until then; 0: it does not
 	tables driver.NotedTables
+}
+
+// notedHost is a host, and when it was noted that it had decided.
+type notedHost struct {
+	id string
+	at int64
 }
 
 // isTold checks its form: the ledger's id, its changes, the newest charge's id and time,
@@ -52,11 +58,19 @@ func readTold(list []any, at int64) (t ledgerTold) {
 	t.tables, _ = driver.ParseTables(text(list, 6)) // isTold has read it
 	f := strings.Fields(text(list, 4))
 	for i := 1; i < len(f); i += 2 {
-		if number(f[i]) > at-driver.HostNoted {
-			t.atWork++
-		}
+		t.hosts = append(t.hosts, notedHost{f[i-1], number(f[i])})
 	}
 	return t
+}
+
+// atWork is how many hosts are at work at an instant.
+func (t ledgerTold) atWork(at int64) (n int) {
+	for _, h := range t.hosts {
+		if h.at > at-driver.HostNoted {
+			n++
+		}
+	}
+	return n
 }
 
 // holding is the number of hosts that the script takes into account after a loss: 1, so

@@ -23,7 +23,8 @@ type plan struct {
 	windows  []plannedWindow // the live windows, in the order of the state
 	covers   int
 	sums     []sumPlace // for each limit
-	// until is when the first calendar's period ends, and next up to which score calendars
+	// until is when the first calendar's period ends, or the host or its table are to be noted
+	// again; and next up to which score calendars
 	// count nothing in their next period.
 	until, next int64
 	day         int64 // of the history
@@ -61,7 +62,7 @@ const (
 	stateNumbers  = 8
 	windowNumbers = 7
 	coverNumbers  = 3
-	rowNumbers    = 3
+	rowNumbers    = 5
 	totalNumbers  = 6
 	// maxNumbers bounds the numbers that usual.lua takes; Lua's stack holds about twice as many.
 	maxNumbers = 3500
@@ -71,6 +72,12 @@ const (
 // planAge is how long a plan serves: after that charge.lua decides once, which notes the host,
 // and compares all entries with their count.
 const planAge = 30 * time.Second
+
+// How long after charge.lua has noted a host or its table it notes it again, in µs.
+const (
+	hostAnew  = 3_600_000_000
+	tableAnew = 60_000_000
+)
 
 // maxPlans is how many plans of one ledger a store keeps.
 const maxPlans = 16
@@ -169,6 +176,14 @@ func (b *batch) keepPlan(told []any, r registry) {
 		if w.periods != nil {
 			p.until = min(p.until, w.P1)
 		}
+	}
+	for _, h := range b.told.hosts {
+		if h.id == b.Host {
+			p.until = min(p.until, h.at+hostAnew)
+		}
+	}
+	if p.table != "" {
+		p.until = min(p.until, b.seen+tableAnew)
 	}
 	if !p.place(args, keys, list(told, 3)) {
 		return

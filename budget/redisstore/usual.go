@@ -174,7 +174,7 @@ func (u *usualBatch) args(b *batch, attempt time.Time) []any {
 	}
 	numbers := make([]byte, 0, 512)
 	numbers = appendNumbers(numbers, b.Now, deadline, u.until, u.next, changes, int64(u.size()), int64(len(u.windows)), int64(u.covers),
-		int64(len(u.rows)), int64(len(u.runs)), int64(len(known)), int64(len(b.open)), int64(len(u.reports)), int64(len(ends)), day, expires)
+		int64(len(u.rows)), int64(len(u.runs)), int64(len(known)), int64(len(b.open)), int64(len(u.reports)), int64(len(ends)), day, expires, 2*b.store.block())
 	for _, w := range u.windows {
 		used := int64(0)
 		if w.used {
@@ -303,7 +303,7 @@ func (b *batch) takeUsual(u usualBatch, reply any) bool {
 	}
 	b.decided.Now = earlierClock(clock, b.Now)
 	b.decided.Mark = driver.Mark{Ledger: u.told.mark.Ledger, Changes: changes, ID: b.Items[b.open[done-1]].ID, At: at + int64(done) - 1, Seen: seen}
-	b.decided.AtWork = u.told.atWork
+	b.decided.AtWork = u.told.atWork(seen)
 	b.decided.Seen, b.decided.Used = seen, used
 	b.open = b.open[done:]
 	return true
