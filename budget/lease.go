@@ -39,7 +39,7 @@ type Lease struct {
 	units  int64
 	span   time.Duration
 	limits []limit.Limit // to look at; see watched
-	probe  bool          // the last of limits is probeWindow
+	probe  bool          // the last of limits is probeWindow, which is not live yet
 
 	held    atomic.Pointer[holding] // nil: none
 	receipt atomic.Pointer[Receipt]

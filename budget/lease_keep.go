@@ -19,6 +19,9 @@ type chore struct {
 	taken   int64
 }
 
+// endLease is what a chore does, in messages.
+const endLease = "end the lease's charge in"
+
 // choreRetry is how long after a failure the chores are tried again.
 const choreRetry = time.Second
 
@@ -221,7 +224,11 @@ func (l *Lease) charge(ctx context.Context, units int64) error {
 		return err
 	}
 	l.hold(newHolding(receipt, units, span, asked, l.endOf(receipt, asked, span)))
-	if l.mark.Ledger == "" && receipt.Source == SourceStore { // the charge has begun the ledger
+	if receipt.Source != SourceStore {
+		return nil
+	}
+	l.makeLive(ctx)
+	if l.mark.Ledger == "" { // the charge has begun the ledger
 		_ = l.look(ctx)
 	}
 	return nil
@@ -268,7 +275,11 @@ func (l *Lease) tidyUp(ctx context.Context) error {
 	for len(l.chores) > 0 {
 		c := l.chores[0]
 		finish := driver.Finish{ID: c.id, Units: c.taken, Release: c.release}
-		err := l.budget.finish(ctx, "end the lease's charge in", finish)
+		err := l.budget.finish(ctx, endLease, finish)
+		if c.release && errors.Is(err, ErrExpired) { // too late to release: but not to settle
+			finish.Release = false
+			err = l.budget.finish(ctx, endLease, finish)
+		}
 		if err != nil && !errors.Is(err, ErrExpired) && !errors.Is(err, ErrConflict) {
 			l.unsaid, l.tidy = err, time.Now().Add(choreRetry)
 			return err

@@ -21,7 +21,7 @@ import (
 // awayStore is a store that may be out of reach, and counts what it is asked.
 type awayStore struct {
 	driver.Store
-	away                    atomic.Bool
+	away, deaf              atomic.Bool // deaf: decisions are made, and their answers are lost
 	decides, looks, settles atomic.Int64
 }
 
@@ -37,7 +37,11 @@ func (s *awayStore) Decide(ctx context.Context, b driver.Batch) (driver.Decision
 	if err := s.gone(); err != nil {
 		return driver.Decisions{}, err
 	}
-	return s.Store.Decide(ctx, b)
+	decided, err := s.Store.Decide(ctx, b)
+	if s.deaf.Load() {
+		return driver.Decisions{}, driver.ErrUnavailable
+	}
+	return decided, err
 }
 
 func (s *awayStore) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
@@ -45,7 +49,11 @@ func (s *awayStore) Finish(ctx context.Context, f driver.Finish) (driver.Finishe
 	if err := s.gone(); err != nil {
 		return driver.Finished{}, err
 	}
-	return s.Store.Finish(ctx, f)
+	finished, err := s.Store.Finish(ctx, f)
+	if s.deaf.Load() {
+		return driver.Finished{}, driver.ErrUnavailable
+	}
+	return finished, err
 }
 
 func (s *awayStore) Look(ctx context.Context, l driver.Look) (driver.View, error) {
@@ -403,6 +411,26 @@ func TestLeaseWhileTheStoreIsAway(t *testing.T) {
 		w.is(100, "until the end of its lease and the window after it")
 		after(3 * time.Second)
 		w.is(0)
+	})
+}
+
+// A charge of the lease of which the answer was lost is released: nobody takes from it.
+func TestLeaseReleasesWhatItDoesNotKnow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newLeases(t, minute(1000))
+		l := w.lease(videos, 100, time.Hour)
+		w.store.deaf.Store(true)
+		must.Do(t, l.Take(t.Context(), 90)) // a renewal follows
+		synctest.Wait()
+		w.is(100, "the renewal was made, and released")
+		after(time.Minute)
+		check.Is(t, l.Take(t.Context(), 50), budget.ErrUnavailable)
+		check.Is(t, l.Take(t.Context(), 50), budget.ErrUnavailable)
+		w.store.deaf.Store(false)
+		must.Do(t, l.Take(t.Context(), 50))
+		w.is(190)
+		must.Do(t, l.Close(t.Context()))
+		w.is(140)
 	})
 }
 

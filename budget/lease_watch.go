@@ -35,6 +35,17 @@ func (l *Lease) watched() {
 	}
 }
 
+// makeLive has the ledger keep the total of probeWindow, which each look would sum up
+// otherwise.
+func (l *Lease) makeLive(ctx context.Context) {
+	if !l.probe {
+		return
+	}
+	b := l.budget
+	_, err := ask(ctx, b, b.store.Decide, driver.Batch{Budget: b.spec.Name, Now: b.now().UnixMicro(), Limits: l.limits, Observe: b.spec.Observe, Table: b.table})
+	l.probe = err != nil // it only saves work: the next charge tries again
+}
+
 // look asks the store for what ends takes. If nothing does, the holding is fresh again;
 // otherwise it is dropped. After an error it stays as it is, unless the ledger was lost.
 func (l *Lease) look(ctx context.Context) error {

@@ -32,12 +32,14 @@ type Shared struct {
 const childVariable = "QUOTACTL_STORETEST_CHILD"
 
 // orders say what a child process does: charge from several goroutines until the budget
-// is exhausted, and print each id that was acknowledged.
+// is exhausted, and print each id that was acknowledged. With Lease, the units of a lease's
+// charges, it takes from a lease instead.
 type orders struct {
 	Address    string
 	Limit      int64
 	Name       string
 	Goroutines int
+	Lease      int64
 }
 
 // Main runs a package's tests or, in a process that [Processes] started, that process's
@@ -77,6 +79,9 @@ func charges(shared Shared, text string) error {
 	b, err := budget.New(store, sharedSpec(o.Limit), budget.WithClosers(store))
 	if err != nil {
 		return err
+	}
+	if o.Lease > 0 {
+		return errors.Join(takes(ctx, b, o), b.Close())
 	}
 	var all sync.WaitGroup
 	failed := make(chan error, o.Goroutines)
@@ -126,6 +131,10 @@ func Processes(t *testing.T, shared Shared) {
 	effort.Processes(t)
 	t.Run("I1EightProcesses", func(t *testing.T) { testEightProcesses(t, shared) })
 	t.Run("I5Killed", func(t *testing.T) { testKilled(t, shared) })
+	t.Run("I1Leases", func(t *testing.T) { testLeasesOfProcesses(t, shared) })
+	t.Run("I5LeaseKilled", func(t *testing.T) { testLeaseKilled(t, shared) })
+	t.Run("ResetStopsLeases", func(t *testing.T) { testResetStopsLeases(t, shared) })
+	t.Run("LockStopsLeases", func(t *testing.T) { testLockStopsLeases(t, shared) })
 }
 
 // I1: eight processes on one budget grant exactly the limit.
@@ -134,7 +143,7 @@ func testEightProcesses(t *testing.T, shared Shared) {
 	address := shared.Address(t)
 	var children []*child
 	for i := range 8 {
-		children = append(children, start(t, orders{address, limit, fmt.Sprint("p", i), 4}))
+		children = append(children, start(t, orders{address, limit, fmt.Sprint("p", i), 4, 0}))
 	}
 	acknowledged := map[string]bool{}
 	var each []int
@@ -162,7 +171,7 @@ func testKilled(t *testing.T, shared Shared) {
 	address := shared.Address(t)
 	var acknowledged []string
 	for round := range 4 {
-		c := start(t, orders{address, limit, fmt.Sprint("k", round), 4})
+		c := start(t, orders{address, limit, fmt.Sprint("k", round), 4, 0})
 		for n := 0; n < 50+37*round && c.lines.Scan(); n++ {
 			acknowledged = append(acknowledged, c.lines.Text())
 		}
