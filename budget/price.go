@@ -22,6 +22,9 @@ type Cost struct {
 	// NotModified is the cost of a call that was answered with 304, if no place in Actual
 	// has a value; nil: Units.
 	NotModified *int64
+	// LeaseUnits above 0: a daemon charges so many units at a time and hands them out to
+	// its callers ([Lease]).
+	LeaseUnits int64
 }
 
 // Unknown says what happens to operations without a price.

@@ -141,6 +141,7 @@ func (c *Config) readUpstream(node Node) Upstream {
 	}
 	if allLimits := len(u.Limits) == len(tables); allLimits {
 		u.warnLimits(tables)
+		u.checkLeases(costs)
 		if sharesRead {
 			u.checkBesideGuarantees(costs)
 			u.checkSharesCall(t["share"].List())
@@ -207,7 +208,7 @@ func readUnknown(node Node) budget.Unknown {
 }
 
 // costKeys are the keys of a price that is a table.
-var costKeys = []string{"units", "on_store_error", "match", "once", "actual", "not_modified"}
+var costKeys = []string{"units", "on_store_error", "match", "once", "actual", "not_modified", "lease_units"}
 
 // readCosts fills in the upstream's prices and returns their nodes.
 func readCosts(node Node, u *Upstream) []Node {
@@ -232,6 +233,7 @@ func readCosts(node Node, u *Upstream) []Node {
 			if units, ok := t["not_modified"].Units(0); ok {
 				price.NotModified = &units
 			}
+			price.LeaseUnits, _ = t["lease_units"].Units(1)
 		} else {
 			price.Units, _ = cost.Units(0)
 		}
