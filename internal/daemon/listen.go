@@ -140,6 +140,7 @@ func (l *listener) serveOn(socket net.Listener, called string, secure *tls.Confi
 		if server.Shutdown(ctx) != nil {
 			_ = server.Close() // the remaining requests have used up their time
 		}
+		l.servers.settled(ctx)
 		if <-over; !errors.Is(ended, http.ErrServerClosed) {
 			return fmt.Errorf("serve %s: listening failed while the daemon was running: %w; start it again", called, ended)
 		}

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"sync"
@@ -29,6 +30,9 @@ type replaced struct {
 // still be under way.
 func (s *servers) swap(next *serve.Server) {
 	was := s.now.Swap(next)
+	if was != nil {
+		was.EndLeases()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.before = slices.DeleteFunc(s.before, func(r replaced) bool { return time.Since(r.at) > serve.MaxWait })
@@ -37,13 +41,23 @@ func (s *servers) swap(next *serve.Server) {
 	}
 }
 
-// stop ends the waits for units on all servers.
+// stop ends the waits for units on all servers, and begins to settle their leases.
 func (s *servers) stop() {
 	s.now.Load().Stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range s.before {
 		r.server.Stop()
+	}
+}
+
+// settled waits, after stop, until the leases of all servers are settled or ctx ends.
+func (s *servers) settled(ctx context.Context) {
+	s.now.Load().AwaitLeases(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.before {
+		r.server.AwaitLeases(ctx)
 	}
 }
 

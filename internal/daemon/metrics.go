@@ -29,6 +29,7 @@ type metrics struct {
 	known    atomic.Pointer[map[string]map[string]bool] // the priced operations, by budget
 
 	decisions, units, nearMisses *prometheus.CounterVec
+	leasedTakes, leasedUnits     *prometheus.CounterVec
 	observed, drift, unread      *prometheus.CounterVec
 	passes, runs, missed         *prometheus.CounterVec
 	store, lateness              *prometheus.HistogramVec
@@ -48,15 +49,17 @@ func newMetrics(budgets map[string]*budget.Budget, timeout time.Duration, versio
 	}
 	m := &metrics{
 		registry: prometheus.NewRegistry(), pulse: pulse{first: make(chan struct{})}, limits: newLimitCollector(timeout), http: newHTTPMetrics(),
-		decisions:  counter("decisions_total", "Charges decided by this process, by result.", "budget", "operation", "result", "source"),
-		units:      counter("units_total", "Units charged by this process.", "budget", "operation"),
-		nearMisses: counter("near_misses_total", "Charges granted that left less than 5 % of the limit.", "budget", "limit"),
-		observed:   counter("observed_total", "Charges granted only because of observe mode, by the limit that would have refused.", "budget", "limit"),
-		drift:      counter("drift_units_total", "Units that upstreams reported as used to this process and that no charge explains.", "budget", "limit"),
-		unread:     counter("unread_total", "Values in upstreams' responses that this process could not read, by what they should have said.", "budget", "operation", "what"),
-		passes:     counter("passes_total", "Passes ended, by outcome.", "job", "outcome"),
-		missed:     counter("ticks_missed_total", "Ticks that no daemon took in time.", "job"),
-		runs:       counter("runs_total", "Runs ended or not started, by outcome.", "job", "region", "outcome"),
+		decisions:   counter("decisions_total", "Charges decided by this process, by result.", "budget", "operation", "result", "source"),
+		units:       counter("units_total", "Units charged by this process.", "budget", "operation"),
+		nearMisses:  counter("near_misses_total", "Charges granted that left less than 5 % of the limit.", "budget", "limit"),
+		leasedTakes: counter("leased_takes_total", "Requests that were granted from a lease, without a decision of the store.", "budget", "operation"),
+		leasedUnits: counter("leased_units_total", "Units that requests took from leases.", "budget", "operation"),
+		observed:    counter("observed_total", "Charges granted only because of observe mode, by the limit that would have refused.", "budget", "limit"),
+		drift:       counter("drift_units_total", "Units that upstreams reported as used to this process and that no charge explains.", "budget", "limit"),
+		unread:      counter("unread_total", "Values in upstreams' responses that this process could not read, by what they should have said.", "budget", "operation", "what"),
+		passes:      counter("passes_total", "Passes ended, by outcome.", "job", "outcome"),
+		missed:      counter("ticks_missed_total", "Ticks that no daemon took in time.", "job"),
+		runs:        counter("runs_total", "Runs ended or not started, by outcome.", "job", "region", "outcome"),
 		store: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "quotactl", Name: "store_seconds", Help: "How long the store took to answer, by call.",
 			Buckets: []float64{.0002, .0005, .001, .002, .005, .01, .02, .05, .1, .25, .5, 1, 2},
@@ -85,7 +88,7 @@ func newMetrics(budgets map[string]*budget.Budget, timeout time.Duration, versio
 	})
 	info.Set(1)
 	m.http.register(m.registry)
-	m.registry.MustRegister(m.decisions, m.units, m.nearMisses, m.observed, m.drift, m.unread, m.passes, m.missed, m.runs, m.store, m.lateness, m.breaker, m.reloads, m.loaded, info,
+	m.registry.MustRegister(m.decisions, m.units, m.nearMisses, m.leasedTakes, m.leasedUnits, m.observed, m.drift, m.unread, m.passes, m.missed, m.runs, m.store, m.lateness, m.breaker, m.reloads, m.loaded, info,
 		m.limits, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -113,6 +116,14 @@ func (m *metrics) limit(budget, limit string) string {
 		return otherOperation
 	}
 	return limit
+}
+
+// leased counts a request that was granted from a lease.
+func (m *metrics) leased(budget, operation string, units int64) {
+	name := m.budget(budget)
+	operation = m.operation(name, operation)
+	m.leasedTakes.WithLabelValues(name, operation).Inc()
+	m.leasedUnits.WithLabelValues(name, operation).Add(float64(units))
 }
 
 // drifted counts the drift that a report has added.

@@ -27,7 +27,7 @@ var (
 	// A unit, a count, or what is 1 or 0, which has no unit.
 	unitName = regexp.MustCompile(`_(units|seconds|bytes|ratio|total|info|breaker_open|job_paused|connections)$`)
 	// What counts the charges of one process alone.
-	ownCharges = regexp.MustCompile(`quotactl_(decisions|units|near_misses|observed|drift_units)_total`)
+	ownCharges = regexp.MustCompile(`quotactl_(decisions|units|leased_takes|leased_units|near_misses|observed|drift_units)_total`)
 )
 
 // The dashboard and the alerts use only metrics and labels that exist, and docs/metrics.md
@@ -46,6 +46,7 @@ func TestMetricNames(t *testing.T) {
 	}
 	w.truth()
 	job := &jobs.Job{Name: "pull"}
+	w.m.leased("shop/main", "get", 1)
 	w.m.TickStarted(job, 0)
 	w.m.RunEnded(job, "US", jobs.Failed)
 	w.m.PassEnded(job, jobs.Failed)

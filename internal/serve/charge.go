@@ -26,6 +26,13 @@ func (s *Server) charge(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.budgets.giveBack(b)
+	if units, ok := q.leasable(&b.spec); ok {
+		patient(w, b.spec.Timeout)
+		if receipt, ok, err := s.take(r.Context(), b, q.asked.Call.Operation, units); ok {
+			s.answer(w, b, &q, buffer, receipt, err)
+			return
+		}
+	}
 	if q.asked.Call.ID == "" {
 		q.asked.Call.ID, q.asked.Call.NewID = rand.Text(), true // so that every answer, even an error, has the id
 	}
@@ -46,9 +53,14 @@ func (s *Server) charge(w http.ResponseWriter, r *http.Request) {
 	}
 	patient(w, q.wait+b.spec.Timeout)
 	receipt, err := s.decide(r.Context(), b.Budget, &q)
+	s.answer(w, b, &q, buffer, receipt, err)
+}
+
+// answer answers a request for a charge, by way of its buffer.
+func (s *Server) answer(w http.ResponseWriter, b *opened, q *request, buffer *buffer, receipt budget.Receipt, err error) {
 	answer := answer.NewCharge(&b.spec, q.asked, receipt, late(err))
 	if err != nil {
-		s.notCharged(w, b, &q, answer, err)
+		s.notCharged(w, b, q, answer, err)
 		return
 	}
 	header := w.Header()

@@ -43,6 +43,9 @@ type Options struct {
 	UnderWay, Waiting int64
 	// Log gets a line for each refused charge; nil: no log.
 	Log *slog.Logger
+	// Leased, if set, is called for each request that took units from a lease. It must not
+	// block.
+	Leased func(budget, operation string, units int64)
 	// MaxOpen is how many budgets of credentials "*" stay open while no request uses
 	// them; 0: DefaultOpen.
 	MaxOpen int
@@ -55,6 +58,8 @@ type Server struct {
 	budgets  *budgetCache
 	underWay slots
 	waiting  slots
+	leases   leases
+	leased   func(budget, operation string, units int64)
 	log      *slog.Logger
 	stopping context.Context
 	stop     context.CancelFunc
@@ -63,9 +68,12 @@ type Server struct {
 // New makes a Server.
 func New(o Options) *Server {
 	o.UnderWay, o.Waiting, o.MaxOpen = orElse(o.UnderWay, DefaultUnderWay), orElse(o.Waiting, DefaultWaiting), orElse(o.MaxOpen, DefaultOpen)
-	s := &Server{access: newAccess(o), budgets: newBudgetCache(o), underWay: slots{most: o.UnderWay}, waiting: slots{most: o.Waiting}, log: o.Log}
+	s := &Server{access: newAccess(o), budgets: newBudgetCache(o), underWay: slots{most: o.UnderWay}, waiting: slots{most: o.Waiting}, log: o.Log, leased: o.Leased}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.leased == nil {
+		s.leased = func(string, string, int64) {}
 	}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	return s
@@ -79,8 +87,11 @@ func orElse[N int | int64](n, other N) N {
 }
 
 // Stop ends all waits for units, each with its refusal, so that the requests under way
-// end soon. The Server still serves further requests.
-func (s *Server) Stop() { s.stop() }
+// end soon, and begins to close the leases. The Server still serves further requests.
+func (s *Server) Stop() {
+	s.stop()
+	s.EndLeases()
+}
 
 // slots bounds how many requests do something at once.
 type slots struct {
