@@ -28,6 +28,8 @@ import (
 //     first come first served within the process and within a share, and fails at once
 //     when the context's deadline comes before they can.
 //   - WaitReserve does both: it is how to wait for a limit on open reservations.
+//   - Lease for an operation that is called thousands of times a second: it charges
+//     units ahead, and hands them out without asking the store.
 //   - Status to see what is left without spending, Spent to see who spent it, and
 //     Would to see what a call would get now.
 //

@@ -281,7 +281,7 @@ import (
 	"github.com/quotactl/quotactl/jobs/client"
 )
 
-func main() { fmt.Println(charge != nil, reserve != nil, run != nil, resume != nil) }
+func main() { fmt.Println(charge != nil, reserve != nil, lease != nil, run != nil, resume != nil) }
 
 func fetch(context.Context, []byte) (next []byte, err error) { return nil, nil }
 
@@ -305,6 +305,12 @@ func charge(ctx context.Context, b *budget.Budget) error {
 
 func reserve(ctx context.Context, b *budget.Budget) error {
 `+w.block("go", "reserve")+`
+}
+
+func more(context.Context) bool { return false }
+
+func lease(ctx context.Context, b *budget.Budget) error {
+`+w.block("go", "lease")+`
 }
 `)
 }

@@ -45,7 +45,7 @@ func watch(t *testing.T, store driver.Store, more ...limit.Limit) *watched {
 		})
 	}
 	b := must.Get(budget.New(metered, budget.Spec{
-		Name: "shop/main", Costs: map[string]budget.Cost{"get": {Units: 1}, "export": {Units: 40}}, Unknown: budget.Unknown{Allowed: true, Units: 1},
+		Name: "shop/main", Costs: map[string]budget.Cost{"get": {Units: 1}, "export": {Units: 40}, "hit": {Units: 1, LeaseUnits: 20}}, Unknown: budget.Unknown{Allowed: true, Units: 1},
 		Limits:  append([]limit.Limit{{Name: "daily", Limit: 100, Counts: limit.CountUnits, Window: limit.RollingWindow(24 * time.Hour)}}, more...),
 		Timeout: watchTimeout,
 	}))(t)

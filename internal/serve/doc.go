@@ -7,7 +7,7 @@
 //	GET  /v1/openapi.json   the OpenAPI description of these paths
 //
 // A [Server] is an http.Handler for these paths. It caches no answer: the store
-// decides each charge. All requests for one name share one budget.Budget, so charges
+// decides each charge, or a lease hands out units that are charged already. All requests for one name share one budget.Budget, so charges
 // that arrive together are decided together. The caller provides the listener, with its
 // timeouts and TLS.
 //
