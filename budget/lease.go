@@ -73,9 +73,7 @@ func (b *Budget) Lease(ctx context.Context, call Call, units int64, span time.Du
 		return nil, err
 	}
 	if err := l.open(ctx); err != nil {
-		for range l.chores {
-			l.tidyUp(context.WithoutCancel(ctx))
-		}
+		_ = l.tidyUp(context.WithoutCancel(ctx)) // err says if that is needed
 		return nil, err
 	}
 	go l.keep()

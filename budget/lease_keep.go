@@ -88,7 +88,7 @@ func (l *Lease) step(ctx context.Context) {
 		_ = l.charge(ctx, l.units)
 	}
 	if len(l.chores) > 0 && !time.Now().Before(l.tidy) {
-		l.tidyUp(ctx)
+		_ = l.tidyUp(ctx) // it is tried again
 	}
 }
 
@@ -199,13 +199,14 @@ func (l *Lease) renew(ctx context.Context, need int64) error {
 	}
 }
 
-// free is what the limit that refuses would still grant, in what it counts.
+// free is what the limit that refuses would still grant, in what it counts. Its floor and what
+// it keeps for others are checked apart, so the greater of them counts.
 func (e *RefusedError) free() int64 {
-	free := e.Remaining - e.Floor
+	kept := int64(0)
 	for _, k := range e.Kept {
-		free -= k.Units
+		kept += k.Units
 	}
-	return free
+	return e.Remaining - max(e.Floor, kept)
 }
 
 // charge makes one charge of the lease, and hands out from it from now on.

@@ -244,6 +244,9 @@ func TestLeaseTakesTheLastUnits(t *testing.T) {
 		after(5 * time.Second)
 		taken, err := most(t, l)
 		check.Equal(t, taken, 150, "takes")
+		if n := w.store.decides.Load(); n > 6 { // the lease, two of it refused, one of 50, and those of the last take
+			t.Errorf("that took %d decisions", n)
+		}
 		var refused *budget.RefusedError
 		if !errors.As(err, &refused) || !errors.Is(err, budget.ErrExhausted) {
 			t.Fatalf("error %v", err)
@@ -274,6 +277,9 @@ func TestLeaseKeepsFloorsAndShares(t *testing.T) {
 		l := w.lease(call, 80, 50*time.Second)
 		taken, err := most(t, l)
 		check.Equal(t, taken, 550, "takes beside a floor")
+		if n := w.store.decides.Load(); n > 18 { // for each of seven leases at most one that is refused
+			t.Errorf("that took %d decisions", n)
+		}
 		check.Contains(t, fmt.Sprint(err), "450 must remain")
 		must.Do(t, l.Close(t.Context()))
 		call.Floor = 0
@@ -296,7 +302,8 @@ func TestLeaseStopsWithinASecond(t *testing.T) {
 	spec := minute(1000)
 	spec.Costs["search.list"] = budget.Cost{Units: 1}
 	spec.Limits = append(spec.Limits, limit.Limit{Name: "search", Limit: 1000, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Minute), Operations: []string{"search.list"}},
-		limit.Limit{Name: "each", Limit: 1000, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Minute), PerOperation: true})
+		limit.Limit{Name: "each", Limit: 1000, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Minute), PerOperation: true},
+		limit.Limit{Name: "watched", Limit: 1000, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Minute), Observe: true})
 	lock := func(name, operation string) func(*leases) error {
 		return func(w *leases) error {
 			_, err := w.b.Lock(w.t.Context(), budget.LockOrder{Limit: name, Operation: operation, Until: budget.Until{After: time.Minute}, ByHand: true})
@@ -314,6 +321,7 @@ func TestLeaseStopsWithinASecond(t *testing.T) {
 		"a lock of the limit":                 {lock("limit", ""), budget.ErrLocked},
 		"a lock of the operation's limit":     {lock("each", "videos.list"), budget.ErrLocked},
 		"a lock of another limit":             {lock("search", ""), nil},
+		"a lock of a limit that observes":     {lock("watched", ""), nil},
 		"a lock of another operation's limit": {lock("each", "search.list"), nil},
 		"a fence":                             {fence("hot", 3), budget.ErrFenced},
 		"another pass's fence":                {fence("hot", 4), nil},
@@ -481,6 +489,21 @@ func TestLeaseAtAReset(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What a dead process's lease has charged does not count after a calendar's reset.
+func TestLeaseOfADeadProcessAtAReset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newLeases(t, oneLimit(1000, limit.CalendarWindow(must.Get(limit.NewCalendar("hour", "UTC", 0))(t))))
+		time.Sleep(30 * time.Minute)
+		l := w.lease(videos, 100, 2*time.Hour)
+		w.store.away.Store(true)
+		_ = l.Close(t.Context())
+		after(30*time.Minute - time.Second)
+		w.is(100, "before the reset")
+		after(time.Second)
+		w.is(0, "after it")
+	})
 }
 
 // In observe mode nothing stops a call.

@@ -21,7 +21,7 @@ func (w *world) lease(b *budget.Budget, operation string) *budget.Lease {
 // spent is what the store has charged for an operation.
 func (w *world) spent(operation string) (units int64) {
 	w.t.Helper()
-	spent := must.Get(w.store.Store.Spent(context.Background(), driver.SpentQuery{Budget: w.spec.Name, Now: time.Now().UnixMicro(), By: driver.ByOperation}))(w.t)
+	spent := must.Get(w.store.Spent(context.Background(), driver.SpentQuery{Budget: w.spec.Name, Now: time.Now().UnixMicro(), By: driver.ByOperation}))(w.t)
 	for _, row := range spent.Rows {
 		if row.Name == operation {
 			units = row.Units

@@ -33,8 +33,10 @@ func leaseSpec(most int64) budget.Spec {
 func TestLeaseOnALostLedger(t *testing.T) {
 	t.Parallel()
 	for name, wrap := range map[string]func(driver.Store) driver.Store{
-		"alone":     func(s driver.Store) driver.Store { return s },
-		"with host": func(s driver.Store) driver.Store { return outage.New(s, outage.Options{Dir: t.TempDir(), Timeout: time.Minute}) },
+		"alone": func(s driver.Store) driver.Store { return s },
+		"with host": func(s driver.Store) driver.Store {
+			return outage.New(s, outage.Options{Dir: t.TempDir(), Timeout: time.Minute})
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -27,7 +27,8 @@ func TestLeasesAreSettled(t *testing.T) {
 		t.Helper()
 		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, under.called+"/v1/charge", strings.NewReader(`{"budget":"shop/main","operation":"hit"}`)))(t)
 		request.Header.Set("Content-Type", "application/json")
-		response := must.Get(http.DefaultClient.Do(request))(t)
+		response, err := http.DefaultClient.Do(request)
+		must.Do(t, err)
 		must.Do(t, response.Body.Close())
 		must.Equal(t, response.StatusCode, http.StatusOK)
 	}
