@@ -22,6 +22,7 @@ import (
 type awayStore struct {
 	driver.Store
 	away, deaf              atomic.Bool // deaf: decisions are made, and their answers are lost
+	hangs                   atomic.Bool // looks get no answer
 	decides, looks, settles atomic.Int64
 }
 
@@ -58,6 +59,10 @@ func (s *awayStore) Finish(ctx context.Context, f driver.Finish) (driver.Finishe
 
 func (s *awayStore) Look(ctx context.Context, l driver.Look) (driver.View, error) {
 	s.looks.Add(1)
+	if s.hangs.Load() {
+		<-ctx.Done()
+		return driver.View{}, ctx.Err()
+	}
 	if err := s.gone(); err != nil {
 		return driver.View{}, err
 	}
@@ -232,6 +237,23 @@ func TestLeaseEndsWithItsSpan(t *testing.T) {
 		w.is(100, "renewed by the next take")
 		must.Do(t, l.Close(t.Context()))
 		w.is(2)
+	})
+}
+
+// Takes end with the span, also while the lease waits for an answer of the store.
+func TestLeaseEndsWhileTheStoreHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newLeases(t, minute(1000))
+		l := w.lease(videos, 100, 500*time.Millisecond)
+		w.store.hangs.Store(true)
+		after(500*time.Millisecond - 1)
+		must.Do(t, l.Take(t.Context(), 0))
+		after(1)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		check.Is(t, l.Take(ctx, 0), context.DeadlineExceeded)
+		w.store.hangs.Store(false)
+		must.Do(t, l.Close(t.Context()))
 	})
 }
 
