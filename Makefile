@@ -84,6 +84,7 @@ lint: needs
 
 bench: needs
 	$(GO) test -run '^$$' -bench 'BenchmarkCharge|BenchmarkUnits|BenchmarkJobs|BenchmarkHTTP' -benchtime 20x ./budget/redisstore
+	$(GO) test -run '^$$' -bench BenchmarkLease ./budget
 	$(GO) test -run '^$$' -bench 'BenchmarkMillion|BenchmarkExpiry' -benchtime 3x ./budget/redisstore
 	$(GO) test -run '^$$' -bench 'BenchmarkShares|BenchmarkHistory' -benchtime 100x ./budget/redisstore ./budget/sqlitestore
 	$(GO) test -run '^$$' -bench BenchmarkPast -benchtime 20x ./budget/redisstore ./budget/sqlitestore

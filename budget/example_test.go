@@ -104,3 +104,29 @@ func ExampleBudget_Charge_again() {
 	// 100 false 150 <nil>
 	// 100 true 150 <nil>
 }
+
+// Lease units for an operation that is called thousands of times a second.
+func ExampleBudget_Lease() {
+	b, ctx := example(), context.Background()
+	lease, err := b.Lease(ctx, budget.Call{Operation: "videos.list"}, 100, 10*time.Second)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for range 30 { // without asking the store
+		if err := lease.Take(ctx, 1); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	status, err := b.Status(ctx)
+	fmt.Println(*status.Remaining, "units left", err)
+	err = lease.Close(ctx) // 30 were taken
+	fmt.Println(err)
+	status, err = b.Status(ctx)
+	fmt.Println(*status.Remaining, "units left", err)
+	// Output:
+	// 150 units left <nil>
+	// <nil>
+	// 220 units left <nil>
+}
