@@ -38,23 +38,17 @@ func BenchmarkMemory(b *testing.B) {
 				b.Run(fmt.Sprintf("%s/limits=%d/goroutines=%d", kind, limits, goroutines), func(b *testing.B) {
 					alone := benchBudget(b, "up/alone", open(b), limits)
 					hosted := benchBudget(b, "up/hosted", outage.New(open(b), outage.Options{Dir: b.TempDir(), Timeout: time.Minute}), limits)
-					var sums [2]float64
-					rounds := 0
-					for b.Loop() {
-						rounds++
-						for i, bud := range []*budget.Budget{alone, hosted} {
-							sums[i] += storetest.Rate(b, goroutines, 100*time.Millisecond, func(ctx context.Context) error {
-								_, err := bud.Charge(ctx, budget.Call{Operation: "op"})
-								return err
-							})
-						}
-					}
-					b.ReportMetric(sums[0]/float64(rounds), "alone/s")
-					b.ReportMetric(sums[1]/float64(rounds), "hosted/s")
-					b.ReportMetric(sums[1]/sums[0], "hosted/alone")
+					storetest.Compare(b, goroutines, charging(hosted), charging(alone))
 				})
 			}
 		}
+	}
+}
+
+func charging(bud *budget.Budget) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := bud.Charge(ctx, budget.Call{Operation: "op"})
+		return err
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/internal/must"
+	"github.com/quotactl/quotactl/internal/storetest"
 )
 
 // benchSpec is a budget that no benchmark exhausts.
@@ -70,30 +72,17 @@ func BenchmarkOneShot(b *testing.B) {
 	b.ReportMetric(median(1)/median(0), "times-slower")
 }
 
-// BenchmarkMillion charges beside a million charges in the window and beside a
-// hundred, turn by turn, and looks at the former.
-func BenchmarkMillion(b *testing.B) {
-	opened := map[int]*budget.Budget{}
-	var looked time.Duration
-	for _, n := range []int{100, 1_000_000} {
-		opened[n] = benchBudget(b, filled(b, n))
-		defer func() { _ = opened[n].Close() }()
-	}
-	sums, rounds := map[int]float64{}, 0
-	for b.Loop() {
-		rounds++
-		for n, bud := range opened {
-			charges, end := 0, time.Now().Add(100*time.Millisecond)
-			for ; time.Now().Before(end); charges++ {
-				must.Get(bud.Charge(b.Context(), budget.Call{Operation: "op"}))(b)
-			}
-			sums[n] += float64(charges) * 10
-		}
-		began := time.Now()
-		must.Get(opened[1_000_000].Status(b.Context()))(b)
-		looked = max(looked, time.Since(began))
-	}
-	b.ReportMetric(sums[1_000_000]/float64(rounds), "charges/s")
-	b.ReportMetric(sums[100]/sums[1_000_000], "times-slower")
-	b.ReportMetric(float64(looked.Microseconds())/1000, "status-ms")
+// largeStore opens a new file for benchmarks of large ledgers.
+func largeStore(b *testing.B) storetest.LargeStore {
+	var ahead atomic.Int64
+	store := must.Get(sqlitestore.OpenWithClock(b.Context(), filepath.Join(b.TempDir(), "q.db"), sqlitestore.Options{Timeout: time.Minute},
+		func() int64 { return time.Now().UnixMicro() + ahead.Load() }))(b)
+	b.Cleanup(func() { _ = store.Close() })
+	return storetest.LargeStore{Store: store, Ahead: &ahead}
 }
+
+// BenchmarkMillion measures what is rare beside a million charges.
+func BenchmarkMillion(b *testing.B) { storetest.BenchLarge(b, largeStore(b), 1_000_000) }
+
+// BenchmarkExpiry has 100,000 charges leave the window at once.
+func BenchmarkExpiry(b *testing.B) { storetest.BenchExpiry(b, largeStore) }

@@ -1,70 +1,17 @@
 package sqlitestore_test
 
 import (
-	"context"
 	"fmt"
 	"path/filepath"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
-	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/storetest"
 )
-
-// BenchmarkCharge charges one unit at a time, each acknowledged only when it is
-// on the disk, from more and more goroutines of one process.
-func BenchmarkCharge(b *testing.B) {
-	for _, goroutines := range []int{1, 16, 64} {
-		b.Run(fmt.Sprintf("goroutines=%d", goroutines), func(b *testing.B) { benchCharge(b, goroutines, 1) })
-	}
-}
-
-// BenchmarkUnits charges 1 and 100 units: one entry either way.
-func BenchmarkUnits(b *testing.B) {
-	for _, units := range []int64{1, 100} {
-		b.Run(fmt.Sprintf("units=%d", units), func(b *testing.B) { benchCharge(b, 1, units) })
-	}
-}
-
-func benchCharge(b *testing.B, goroutines int, units int64) {
-	store := must.Get(sqlitestore.Open(b.Context(), filepath.Join(b.TempDir(), "q.db"), sqlitestore.Options{Timeout: time.Minute}))(b)
-	spec := budget.Spec{
-		Name: "up/bench", Timeout: time.Minute, Costs: map[string]budget.Cost{"op": {Units: units}},
-		Limits: []limit.Limit{
-			{Name: "daily", Limit: limit.MaxUnits, Counts: limit.CountUnits, Window: limit.RollingWindow(24 * time.Hour)},
-			{Name: "burst", Limit: limit.MaxUnits, Counts: limit.CountCalls, Window: limit.RollingWindow(time.Second)},
-		},
-	}
-	bud := must.Get(budget.New(store, spec, budget.WithClosers(store)))(b)
-	defer func() { _ = bud.Close() }()
-	var left atomic.Int64
-	left.Store(int64(b.N))
-	done := make(chan error, goroutines)
-	b.ResetTimer()
-	for range goroutines {
-		go func() {
-			for left.Add(-1) >= 0 {
-				if _, err := bud.Charge(context.Background(), budget.Call{Operation: "op"}); err != nil {
-					done <- err
-					return
-				}
-			}
-			done <- nil
-		}()
-	}
-	for range goroutines {
-		if err := <-done; err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "charges/s")
-}
 
 // BenchmarkJobs reads the documents of a thousand jobs, as a daemon does to look
 // what there is to do.

@@ -35,19 +35,22 @@ func Rate(b *testing.B, goroutines int, span time.Duration, do func(context.Cont
 }
 
 // Compare calls with and without in turns from several goroutines, and reports both rates per
-// second and their ratio.
+// second and their ratio: the medians of the rounds.
 func Compare(b *testing.B, goroutines int, with, without func(context.Context) error) {
-	var sums [2]float64
-	rounds := 0.0
+	var rates [2][]float64
+	var ratios []float64
 	for b.Loop() {
-		rounds++
+		var round [2]float64
 		for i, do := range []func(context.Context) error{with, without} {
-			sums[i] += Rate(b, goroutines, 100*time.Millisecond, do)
+			round[i] = Rate(b, goroutines, 100*time.Millisecond, do)
+			rates[i] = append(rates[i], round[i])
 		}
+		ratios = append(ratios, round[0]/round[1])
 	}
-	b.ReportMetric(sums[0]/rounds, "with/s")
-	b.ReportMetric(sums[1]/rounds, "without/s")
-	b.ReportMetric(sums[0]/sums[1], "ratio")
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(median(rates[0]), "with/s")
+	b.ReportMetric(median(rates[1]), "without/s")
+	b.ReportMetric(median(ratios), "of-without")
 }
 
 // Charging charges one unit at a time for five jobs in turn.

@@ -31,7 +31,7 @@ func BenchmarkRedis(b *testing.B) {
 	for db, goroutines := range []int{1, 16, 64, 256} {
 		url, client := server.URL(db), peerClient(server.Addr, db)
 		b.Cleanup(func() { _ = client.Close() })
-		g := group{goroutines: goroutines, client: client, yardsticks: []yardstick{{empty, "of-empty"}, {rate, "of-redis_rate"}}, contenders: peers(client)}
+		g := group{goroutines: goroutines, client: client, yardsticks: yardsticks(), contenders: peers(client)}
 		if goroutines < 256 {
 			for _, s := range shapes(b) {
 				g.contenders = append(g.contenders, single(b, url, s))
@@ -49,6 +49,10 @@ func BenchmarkRedis(b *testing.B) {
 		}
 		g.run(b)
 	}
+}
+
+func yardsticks() []yardstick {
+	return []yardstick{{name: empty, as: "of-empty"}, {name: rate, as: "of-redis_rate"}}
 }
 
 // single has the store decide one item a call.

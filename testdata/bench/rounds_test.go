@@ -32,6 +32,7 @@ const (
 // yardstick is a contender whose rate every other's is divided by, in each round.
 type yardstick struct {
 	name, as string // as is the unit of that ratio
+	times    string // the unit of its inverse: how many times as long it takes; empty: not reported
 }
 
 // contender is something whose speed is measured beside others'.
@@ -123,6 +124,9 @@ func (g group) report(b *testing.B, c contender, took map[string][]turn) {
 	b.ReportMetric(median(func(i int) float64 { return own[i].rate }), "charges/s")
 	for _, y := range g.yardsticks {
 		b.ReportMetric(ratio(y.name), y.as)
+		if y.times != "" {
+			b.ReportMetric(median(func(i int) float64 { return took[y.name][i].rate / own[i].rate }), y.times)
+		}
 	}
 	b.ReportMetric(median(func(i int) float64 { return 1e6 / own[i].rate }), "µs/charge")
 	b.ReportMetric(median(func(i int) float64 { return own[i].client }), "client-µs")

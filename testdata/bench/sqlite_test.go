@@ -25,7 +25,7 @@ const insert = "peer=insert"
 func BenchmarkSQLite(b *testing.B) {
 	for _, goroutines := range []int{1, 16, 64} {
 		g := group{
-			goroutines: goroutines, yardsticks: []yardstick{{insert, "of-insert"}},
+			goroutines: goroutines, yardsticks: []yardstick{{insert, "of-insert", "times-insert"}},
 			contenders: []contender{{name: insert, per: 1, goroutines: 1, do: inserting(b)}},
 		}
 		for _, limits := range []int{1, 3} {
