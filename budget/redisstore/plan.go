@@ -132,6 +132,9 @@ func (s *Store) planFor(b driver.Batch) *plan {
 		return nil
 	}
 	for _, p := range known.list {
+		if b.Mark.Ledger != "" && b.Mark.Ledger != p.told.mark.Ledger { // charge.lua tells whether that is a loss
+			continue
+		}
 		if sameLimits(p.limits, b.Limits) && p.host == b.Host && p.table == tableOf(b.Table) && time.Since(p.made) < planAge {
 			return p
 		}

@@ -168,12 +168,8 @@ func (u *usualBatch) args(b *batch, attempt time.Time) []any {
 	if b.store.kept > 0 {
 		day, expires = u.day*historyDay, ((u.day+1)*historyDay+driver.HistoryHour+b.store.kept)/1000
 	}
-	changes := int64(0)
-	if b.Mark.Ledger == u.told.mark.Ledger {
-		changes = b.Mark.Changes
-	}
 	numbers := make([]byte, 0, 512)
-	numbers = appendNumbers(numbers, b.Now, deadline, u.until, u.next, changes, int64(u.size()), int64(len(u.windows)), int64(u.covers),
+	numbers = appendNumbers(numbers, b.Now, deadline, u.until, u.next, b.Mark.Changes, int64(u.size()), int64(len(u.windows)), int64(u.covers),
 		int64(len(u.rows)), int64(len(u.runs)), int64(len(known)), int64(len(b.open)), int64(len(u.reports)), int64(len(ends)), day, expires, 2*b.store.block())
 	for _, w := range u.windows {
 		used := int64(0)

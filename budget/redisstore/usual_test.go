@@ -12,6 +12,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
@@ -197,4 +198,35 @@ func TestUsualPartOfABatch(t *testing.T) {
 		}
 	}
 	must.Equal(t, mark.ID, "6", "the newest charge's id")
+}
+
+// A caller that knows another ledger, or more changes of this one, has lost something,
+// whatever others charge meanwhile.
+func TestUsualNoticesALoss(t *testing.T) {
+	t.Parallel()
+	store := openStore(t, redistest.Start(t).URL(0), redisstore.Options{Timeout: patient})
+	runs := countRuns(store)
+	limits := []limit.Limit{{Name: "w", Limit: 1000, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}}
+	n := 0
+	decide := func(mark driver.Mark) (driver.Decisions, error) {
+		n++
+		return store.Decide(t.Context(), driver.Batch{Budget: name, Now: time.Now().UnixMicro(), Limits: limits, Mark: mark, Items: []driver.Item{{ID: fmt.Sprint(n), Operation: "op", Units: 1}}})
+	}
+	mark := driver.Mark{}
+	for range 4 {
+		mark = must.Get(decide(mark))(t).Mark
+	}
+	decided := runs.decided.Load()
+	must.Get(decide(mark))(t)
+	must.Equal(t, runs.decided.Load()-decided, 1, "runs of usual.lua that decided")
+	for what, change := range map[string]func(*driver.Mark){
+		"another ledger": func(m *driver.Mark) { m.Ledger = "another" },
+		"more changes":   func(m *driver.Mark) { m.Changes += 1000 },
+		"another charge": func(m *driver.Mark) { m.ID = "unknown" },
+	} {
+		wrong := mark
+		change(&wrong)
+		_, err := decide(wrong)
+		check.Is(t, err, driver.ErrLost, what)
+	}
 }
