@@ -18,6 +18,7 @@ import (
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
+	"github.com/quotactl/quotactl/internal/redistest"
 )
 
 const upstream = `
@@ -38,15 +39,16 @@ func write(t *testing.T, text string) string {
 }
 
 func TestBudgetOnRedis(t *testing.T) {
-	server := miniredis.RunT(t)
-	server.RequireAuth("pa55word")
+	server := redistest.Start(t)
+	admin := server.Client()
+	must.Do(t, admin.ConfigSet(t.Context(), "requirepass", "pa55word").Err()) // it is in already
 	t.Setenv("STORE_PASSWORD", "pa55word")
-	path := write(t, "[store]\nurl = \"redis://"+server.Addr()+"\"\nprefix = \"mine\"\npassword_env = \"STORE_PASSWORD\"\ntimeout = \"5s\"\n"+upstream)
+	path := write(t, "[store]\nurl = \"redis://"+server.Addr+"\"\nprefix = \"mine\"\npassword_env = \"STORE_PASSWORD\"\ntimeout = \"5s\"\n"+upstream)
 	b := must.Get(open.Budget(t.Context(), path, "youtube/key1"))(t)
 	defer func() { _ = b.Close() }()
 	must.Equal(t, must.Get(b.Charge(t.Context(), budget.Call{Operation: "search.list"}))(t).Remaining, 150)
-	if !strings.HasPrefix(strings.Join(server.Keys(), " "), "mine:v1:{youtube/key1}:") {
-		t.Fatalf("keys %v", server.Keys())
+	for _, key := range must.Get(admin.Keys(t.Context(), "*").Result())(t) {
+		must.Equal(t, strings.HasPrefix(key, "mine:v1:{youtube/key1}:"), true, "key", key)
 	}
 	must.Equal(t, b.Spec().Timeout, 5*time.Second, "timeout")
 }

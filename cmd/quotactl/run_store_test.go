@@ -7,6 +7,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/quotactl/quotactl/internal/must"
+	"github.com/quotactl/quotactl/internal/redistest"
 )
 
 // A store that answers, but not to this daemon, ends it: nothing that it would
@@ -26,14 +27,11 @@ func TestTheDaemonRefusesAStoreItCannotUse(t *testing.T) {
 // A server that is not there yet is waited for; the daemon then runs as ever.
 func TestTheDaemonStartsBeforeItsStore(t *testing.T) {
 	t.Parallel()
-	server := miniredis.NewMiniRedis()
-	must.Do(t, server.Start())
-	address := server.Addr()
-	server.Close()
-	p := startProgram(t, "https://upstream.invalid", "run", "--store", "redis://"+address+"/0")
+	server := redistest.Start(t)
+	server.Kill()
+	p := startProgram(t, "https://upstream.invalid", "run", "--store", server.URL(0))
 	p.logged(`level=ERROR msg="the store is out of reach`)
-	must.Do(t, server.StartAddr(address))
-	defer server.Close()
+	must.Equal(t, server.Start(), true, "the server starts")
 	p.logged(`msg="the store is within reach again"(.|\n)*msg=job job=trending`)
 	p.signal(syscall.SIGTERM)
 	p.exits(exitDone)
