@@ -147,7 +147,7 @@ func (b *Budget) charge(ctx context.Context, call Call, lease int64) (Receipt, e
 func (b *Budget) item(call Call, units, lease int64) driver.Item {
 	floor, _ := b.spec.floor(call)
 	return driver.Item{
-		ID: call.ID, Operation: call.Operation, Units: units, Lease: lease, Floor: floor,
+		ID: call.ID, NewID: call.NewID && !call.exact, Operation: call.Operation, Units: units, Lease: lease, Floor: floor,
 		UseHeadroom: call.UseHeadroom, Labels: call.Labels, Fence: driver.FenceName(call.Labels.Job, call.Fence), OnStoreError: b.spec.policy(call),
 	}
 }
@@ -278,7 +278,7 @@ func (b *Budget) receipt(call Call, units int64, done decided) (Receipt, error) 
 		}, nil
 	case driver.Refused, driver.NeverFits:
 		refused := b.refuse(call, units, ErrExhausted, nil)
-		refused.Limit, refused.Remaining, refused.Source = named, d.Remaining, source(d)
+		refused.Limit, refused.Remaining, refused.Source, refused.Remembered = named, d.Remaining, source(d), d.Remembered
 		refused.NotCharged = !d.Allowance || call.NewID && !d.Unsure // the store looks for the id first
 		if l, known := b.limitNamed(named); known && !d.Locked && !d.Allowance {
 			b.nameFloor(refused, call, l)

@@ -39,6 +39,8 @@ type Call struct {
 	// operation, the job of the labels, the upstream. Open grants nothing unless
 	// package outage wraps the store, because it has the host's allowance.
 	OnStoreError Policy
+
+	exact bool // no refusal that is remembered will do
 }
 
 // labelsText formats labels for messages.

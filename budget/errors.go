@@ -77,6 +77,10 @@ type RefusedError struct {
 	Why string
 	// Source is who decided, SourceStore or SourceAllowance; empty if nobody did.
 	Source string
+	// Remembered: the process gave an earlier refusal again, and the store was not asked; see
+	// package refusals. Limit, Remaining and Kept are of then. RetryAt is the earliest at which
+	// the call may fit; if the earlier call was for fewer units, it may be too early.
+	Remembered bool
 	// NotCharged: nothing is charged under the ID. False if that is unknown: the store
 	// was asked and did not answer, or it was not asked and may have the ID that the
 	// caller gave.

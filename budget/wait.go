@@ -70,6 +70,7 @@ func (b *Budget) wait(ctx context.Context, call Call, lease int64) (receipt Rece
 		return receipt, asked, err
 	}
 	place := &place{item: b.item(call, units, lease)}
+	place.item.NewID = false // it is about to sleep, and so needs the store's own answer
 	place.until, _ = ctx.Deadline()
 	place.deadline, _ = patience.Deadline()
 	b.waits.enter(place, partNames(limits, call.Labels.Job))
@@ -84,7 +85,7 @@ func (b *Budget) wait(ctx context.Context, call Call, lease int64) (receipt Rece
 			done, failed := b.batcher.await(ctx, turn.pending)
 			receipt, err = b.answer(ctx, call, units, done, failed)
 		} else {
-			receipt, err = b.charge(ctx, call, lease)
+			receipt, err = b.tryWaiting(ctx, patience, call, lease)
 		}
 		var refused *RefusedError
 		if err == nil || !errors.Is(err, ErrExhausted) || !errors.As(err, &refused) {
@@ -92,10 +93,10 @@ func (b *Budget) wait(ctx context.Context, call Call, lease int64) (receipt Rece
 		}
 		jitter, again := b.jitter(refused)
 		soonest := b.Soonest(refused)
-		if deadline, ok := patience.Deadline(); ok && soonest > time.Until(deadline) {
+		if endsBefore(patience, soonest) {
 			refused.Cause = waitTooLong{}
 			return Receipt{}, asked, refused
-		} else if ok {
+		} else if deadline, ok := patience.Deadline(); ok {
 			jitter = max(0, min(jitter, time.Until(deadline)-soonest))
 			again = min(again, jitter)
 		}
@@ -116,6 +117,24 @@ func (b *Budget) wait(ctx context.Context, call Call, lease int64) (receipt Rece
 		}
 		b.waits.wakes(place)
 	}
+}
+
+// tryWaiting charges the call of a waiter. A refusal that is remembered will do only if the
+// wait ends with it: before a sleep, the store says how long.
+func (b *Budget) tryWaiting(ctx, patience context.Context, call Call, lease int64) (Receipt, error) {
+	receipt, err := b.charge(ctx, call, lease)
+	var refused *RefusedError
+	if errors.As(err, &refused) && refused.Remembered && !endsBefore(patience, b.Soonest(refused)) {
+		call.exact = true
+		receipt, err = b.charge(ctx, call, lease)
+	}
+	return receipt, err
+}
+
+// endsBefore reports whether a context has a deadline that is less than d away.
+func endsBefore(ctx context.Context, d time.Duration) bool {
+	deadline, ok := ctx.Deadline()
+	return ok && d > time.Until(deadline)
 }
 
 // jitter is how long a waiter sleeps past the instant its call fits (late), and how long

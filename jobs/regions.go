@@ -158,6 +158,9 @@ func logRefusal(ctx context.Context, log *slog.Logger, refused *budget.RefusedEr
 	if !refused.RetryAt.IsZero() {
 		fields = append(fields, "retry_at", refused.RetryAt.UTC().Format(InstantFormat))
 	}
+	if refused.Remembered {
+		fields = append(fields, "remembered", true)
+	}
 	log.Log(ctx, at, message, fields...)
 }
 

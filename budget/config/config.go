@@ -50,8 +50,11 @@ type Store struct {
 	// OutageAllowance is what a host may spend per budget while the store is
 	// out of reach, in units.
 	OutageAllowance int64
-	PasswordEnv     string
-	PasswordFile    string
+	// RefusalMemory is how long a process gives a refusal again without asking the store;
+	// 0: never. Default: DefaultRefusalMemory.
+	RefusalMemory time.Duration
+	PasswordEnv   string
+	PasswordFile  string
 	// History is the file's history: how long the spend by the hour is kept; 0: the
 	// store's own default.
 	History time.Duration
@@ -59,6 +62,10 @@ type Store struct {
 
 // DefaultStoreURL is the store of a configuration that names none.
 const DefaultStoreURL = "sqlite:quotactl.db"
+
+// DefaultRefusalMemory is how long a process remembers a refusal, unless a configuration
+// says otherwise: ten questions a second, however often it calls.
+const DefaultRefusalMemory = 100 * time.Millisecond
 
 // Upstream is an [upstream.NAME] table.
 type Upstream struct {

@@ -29,6 +29,7 @@ prefix           = "team-a"
 timeout          = "300ms"
 hosts            = 4
 outage_allowance = 30
+refusal_memory   = "50ms"
 password_file    = "/etc/q.password"
 
 [upstream.youtube]
@@ -84,7 +85,7 @@ func TestParseConfigReadsEveryKey(t *testing.T) {
 	}
 	wantStore := Store{
 		URL: "sqlite:" + filepath.Join(dir, "data/q.db"), Prefix: "team-a", Timeout: 300 * time.Millisecond,
-		Hosts: 4, OutageAllowance: 30, PasswordFile: "/etc/q.password",
+		Hosts: 4, OutageAllowance: 30, RefusalMemory: 50 * time.Millisecond, PasswordFile: "/etc/q.password",
 	}
 	check.Equal(t, c.Store, wantStore, "store")
 	if got, want := c.Budgets(), []string{"youtube/key1", "youtube/key2"}; !slices.Equal(got, want) {
@@ -132,7 +133,7 @@ func TestParseConfigReadsEveryKey(t *testing.T) {
 func TestParseConfigDefaults(t *testing.T) {
 	c := parse(t, `upstream.shop = { costs = { get = 1 }, limit = { m = { limit = 60, window = "1m" } }, credential = { main = {} } }`)
 	must.Do(t, c.Err())
-	want := Store{URL: "sqlite:" + filepath.Join(filepath.Dir(c.File), "quotactl.db"), Prefix: "quotactl", Hosts: 1}
+	want := Store{URL: "sqlite:" + filepath.Join(filepath.Dir(c.File), "quotactl.db"), Prefix: "quotactl", Hosts: 1, RefusalMemory: 100 * time.Millisecond}
 	check.Equal(t, c.Store, want, "store")
 	check.Equal(t, c.StateDir, "", "store")
 	if u := c.Upstreams[0]; u.Unknown.Allowed || u.OnStoreError != "" || u.Limits[0].Counts != limit.CountUnits {

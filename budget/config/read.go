@@ -13,7 +13,7 @@ import (
 
 // readConfig reads all tables but the jobs'.
 func readConfig(path string, root Node) *Config {
-	c := &Config{File: path, doc: root.doc, Store: Store{URL: DefaultStoreURL, Prefix: "quotactl", Hosts: 1}}
+	c := &Config{File: path, doc: root.doc, Store: Store{URL: DefaultStoreURL, Prefix: "quotactl", Hosts: 1, RefusalMemory: DefaultRefusalMemory}}
 	top := root.Table("state_dir", "history", "store", "upstream", "job")
 	if dir, ok := filled(top["state_dir"]); ok {
 		c.StateDir = c.Path(dir)
@@ -42,6 +42,9 @@ const (
 	mostHistory  = 3660 * 24 * time.Hour
 )
 
+// mostRefusalMemory bounds for how long what other processes give back may go unnoticed.
+const mostRefusalMemory = 10 * time.Second
+
 // storeSchemes are the stores a URL may name.
 var storeSchemes = []string{"sqlite:", "redis://", "rediss://", "unix://", "redis+sentinel://", "redis+cluster://", "redis+ring://"}
 
@@ -58,7 +61,7 @@ func CheckStoreURL(url string) error {
 }
 
 func (c *Config) readStore(node Node) {
-	t := node.Table("url", "prefix", "timeout", "hosts", "outage_allowance", "password_env", "password_file")
+	t := node.Table("url", "prefix", "timeout", "hosts", "outage_allowance", "refusal_memory", "password_env", "password_file")
 	if url, ok := t["url"].Text(); ok {
 		if err := CheckStoreURL(url); err != nil {
 			t["url"].Fail("url %s", err)
@@ -81,6 +84,9 @@ func (c *Config) readStore(node Node) {
 		c.Store.Hosts = hosts
 	}
 	c.Store.OutageAllowance, _ = t["outage_allowance"].Units(0)
+	if span, ok := t["refusal_memory"].Duration(0, mostRefusalMemory); ok {
+		c.Store.RefusalMemory = span
+	}
 	if c.Store.Hosts > 1 && c.Store.OutageAllowance == 0 && !t["outage_allowance"].Exists() {
 		t["hosts"].Warn("hosts = %d without outage_allowance: after a loss of the store's data no host may spend anything until all hosts have reported or a minute has passed; write how many units each may spend meanwhile, or 0 if nothing is right", c.Store.Hosts)
 	}

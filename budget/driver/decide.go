@@ -49,6 +49,9 @@ type Item struct {
 	// Fence is the name of the lock that fences off the item's pass, or empty. While that
 	// lock holds, the item is Fenced.
 	Fence string
+	// NewID: the id was made for this item and never sent before. Stores take no notice;
+	// package refusals answers only such items.
+	NewID bool
 	// DryRun: decide without charging. The answer is what the item would get now if its
 	// id were new; Remaining does not count the item, and At is 0.
 	DryRun bool
@@ -116,6 +119,10 @@ type Decision struct {
 	// Unsure: this refused item may have been charged by an earlier attempt that got no
 	// answer.
 	Unsure bool
+	// Remembered: package refusals gives an earlier refusal again; the store was not asked.
+	// Limit, Remaining and Kept are of then. An item of more units than that refusal was of
+	// may fit only later than RetryAt.
+	Remembered bool
 	// Err is why, on OutcomeUnknown and Unreached.
 	Err error
 	// Allowance: the host's allowance decided, not the store. At and RetryAt are then on

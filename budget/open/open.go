@@ -21,6 +21,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/outage"
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/budget/refusals"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
 
@@ -64,26 +65,34 @@ func BudgetOn(store driver.Store, cfg *config.Config, url, name string, options 
 	return budget.New(store, spec, options...)
 }
 
-// hosted is a store wrapped by package outage.
+// hosted is a store wrapped by packages outage and refusals.
 type hosted struct {
-	*outage.Store
+	*refusals.Store
 	driver.JobStore
+	host *outage.Store
 }
 
+// OutOfReach is that of [outage.Store].
+func (h hosted) OutOfReach() (since time.Time, out bool) { return h.host.OutOfReach() }
+
+// Diagnose is that of [outage.Store].
+func (h hosted) Diagnose(ctx context.Context) []driver.Finding { return h.host.Diagnose(ctx) }
+
 // Host opens the store of a configuration at this URL, as [Store] does, and wraps it with
-// outage.New, with [HostDir] as the host's directory. A store that is out of reach at the
-// start is not an error: the first call that reaches it opens it.
+// outage.New, with [HostDir] as the host's directory, and with refusals.New. A store that is
+// out of reach at the start is not an error: the first call that reaches it opens it.
 func Host(ctx context.Context, config *config.Config, url string, log *slog.Logger) (Backend, error) {
 	store, err := StoreOrLater(ctx, url, config.Store)
 	if err != nil {
 		return nil, err
 	}
 	sharded, ok := store.(interface{ Sharded() bool })
-	return hosted{outage.New(store, outage.Options{
+	host := outage.New(store, outage.Options{
 		PerBudget: ok && sharded.Sharded(),
 		Dir:       HostDir(config, url), Allowance: config.Store.OutageAllowance, Hosts: config.Store.Hosts,
 		Timeout: Timeout(url, config.Store), Log: log,
-	}), store}, nil
+	})
+	return hosted{refusals.New(host, config.Store.RefusalMemory), store, host}, nil
 }
 
 // Diagnose reports what may keep a store from doing what it promises.

@@ -45,6 +45,8 @@ type Charge struct {
 	Floor    int64         // what had to remain of the limit that refused; 0: nothing
 	Kept     []budget.Kept // what that limit keeps for shares other than the call's
 	DryRun   bool
+	// Remembered: the process gave an earlier refusal again; see [budget.RefusedError].
+	Remembered bool
 	// Lease and LeaseUntil are set for a new reservation, not for a replay, which keeps
 	// its first lease.
 	Lease      time.Duration
@@ -73,7 +75,7 @@ func NewCharge(spec *budget.Spec, asked Asked, r budget.Receipt, err error) Char
 	if !errors.As(err, &refused) {
 		return answer
 	}
-	answer.Why, answer.Floor, answer.Kept = refused.Why, refused.Floor, refused.Kept
+	answer.Why, answer.Floor, answer.Kept, answer.Remembered = refused.Why, refused.Floor, refused.Kept, refused.Remembered
 	if refused.Limit != "" {
 		answer.Remaining, answer.Limit, answer.Source = &refused.Remaining, refused.Limit, refused.Source
 	}
@@ -140,6 +142,9 @@ func (a *Charge) AppendMembers(b []byte) []byte {
 	}
 	if a.DryRun {
 		b = append(b, `,"dry_run":true`...)
+	}
+	if a.Remembered {
+		b = append(b, `,"remembered":true`...)
 	}
 	if !a.LeaseUntil.IsZero() {
 		b = appendSeconds(append(b, `,"lease_seconds":`...), a.Lease)

@@ -134,7 +134,7 @@ func TestWhatNeedsARestart(t *testing.T) {
 	l := living(t, nothing)
 	for key, line := range map[string]string{
 		"[store] prefix": `prefix = "other"`, "[store] timeout": `timeout = "3s"`, "[store] hosts": `hosts = 2`,
-		"[store] outage_allowance": `outage_allowance = 1`, "[store] password_env": `password_env = "X"`, "[store] password_file": `password_file = "x"`,
+		"[store] outage_allowance": `outage_allowance = 1`, "[store] refusal_memory": `refusal_memory = "0"`, "[store] password_env": `password_env = "X"`, "[store] password_file": `password_file = "x"`,
 	} {
 		l.write(t, store, store+line+"\n")
 		want := key + " has changed: restart the daemon to apply it, or set it back"

@@ -31,6 +31,7 @@ type metrics struct {
 	decisions, units, nearMisses *prometheus.CounterVec
 	leasedTakes, leasedUnits     *prometheus.CounterVec
 	observed, drift, unread      *prometheus.CounterVec
+	remembered                   *prometheus.CounterVec
 	passes, runs, missed         *prometheus.CounterVec
 	store, lateness              *prometheus.HistogramVec
 	breaker, loaded              prometheus.Gauge
@@ -55,6 +56,7 @@ func newMetrics(budgets map[string]*budget.Budget, timeout time.Duration, versio
 		leasedTakes: counter("leased_takes_total", "Requests that were granted from a lease, without a decision of the store.", "budget", "operation"),
 		leasedUnits: counter("leased_units_total", "Units that requests took from leases.", "budget", "operation"),
 		observed:    counter("observed_total", "Charges granted only because of observe mode, by the limit that would have refused.", "budget", "limit"),
+		remembered:  counter("remembered_total", "Refusals that this process gave again from memory, without asking the store.", "budget", "operation"),
 		drift:       counter("drift_units_total", "Units that upstreams reported as used to this process and that no charge explains.", "budget", "limit"),
 		unread:      counter("unread_total", "Values in upstreams' responses that this process could not read, by what they should have said.", "budget", "operation", "what"),
 		passes:      counter("passes_total", "Passes ended, by outcome.", "job", "outcome"),
@@ -88,7 +90,7 @@ func newMetrics(budgets map[string]*budget.Budget, timeout time.Duration, versio
 	})
 	info.Set(1)
 	m.http.register(m.registry)
-	m.registry.MustRegister(m.decisions, m.units, m.nearMisses, m.leasedTakes, m.leasedUnits, m.observed, m.drift, m.unread, m.passes, m.missed, m.runs, m.store, m.lateness, m.breaker, m.reloads, m.loaded, info,
+	m.registry.MustRegister(m.decisions, m.units, m.nearMisses, m.leasedTakes, m.leasedUnits, m.observed, m.remembered, m.drift, m.unread, m.passes, m.missed, m.runs, m.store, m.lateness, m.breaker, m.reloads, m.loaded, info,
 		m.limits, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -178,6 +180,9 @@ func (m *metrics) decided(batch driver.Batch, decisions driver.Decisions, err er
 			result = "locked"
 		case d.Recovering:
 			result = "recovering"
+		}
+		if d.Remembered {
+			m.remembered.WithLabelValues(name, operation).Inc()
 		}
 		if d.Observed != "" {
 			m.observed.WithLabelValues(name, m.limit(name, d.Observed)).Inc()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
@@ -22,9 +23,13 @@ type meteredStore struct {
 
 // Decide implements driver.Store.
 func (s meteredStore) Decide(ctx context.Context, batch driver.Batch) (driver.Decisions, error) {
-	defer s.timed("decide", time.Now())
+	began := time.Now()
 	decisions, err := s.Backend.Decide(ctx, batch)
 	s.metrics.decided(batch, decisions, err)
+	if err == nil && len(batch.Items) > 0 && !slices.ContainsFunc(decisions.Items, asked) {
+		return decisions, nil // it says nothing of the store
+	}
+	s.timed("decide", began)
 	s.answered(ctx, err)
 	for i, d := range decisions.Items {
 		if item := batch.Items[i]; err == nil && d.Observed != "" && !item.DryRun {
@@ -34,6 +39,9 @@ func (s meteredStore) Decide(ctx context.Context, batch driver.Batch) (driver.De
 	}
 	return decisions, err
 }
+
+// asked reports whether the store was asked for a decision.
+func asked(d driver.Decision) bool { return !d.Remembered }
 
 // Change implements driver.Store. It counts locks and reports. The other changes are made
 // by people, or by a host that records a loss.

@@ -13,6 +13,7 @@ import (
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/budget/outage"
+	"github.com/quotactl/quotactl/budget/refusals"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
@@ -62,6 +63,25 @@ func (b *broken) Look(ctx context.Context, look driver.Look) (driver.View, error
 		return driver.View{}, budget.ErrUnavailable
 	}
 	return b.Backend.Look(ctx, look)
+}
+
+// A refusal that is given again from memory is counted as a decision, and says nothing of
+// the store.
+func TestMetricsOfRememberedRefusals(t *testing.T) {
+	store := memstore.New(func() int64 { return time.Now().UnixMicro() })
+	w := watch(t, struct {
+		*refusals.Store
+		driver.JobStore
+	}{refusals.New(store, time.Minute), store})
+	must.Do(t, w.charge("get", 100))
+	for range 5 {
+		must.Is(t, w.charge("get", 1), budget.ErrExhausted)
+	}
+	w.has(
+		`quotactl_decisions_total{budget="shop/main",operation="get",result="exhausted",source="store"} 5`,
+		`quotactl_remembered_total{budget="shop/main",operation="get"} 4`,
+		`quotactl_store_seconds_count{call="decide"} 2`,
+	)
 }
 
 // host is a store with the host's handling of outages, as open.Host makes it.

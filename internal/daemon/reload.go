@@ -110,6 +110,7 @@ func (d *Daemon) needsRestart(before, after *config.Config) error {
 		{"[store] timeout", was.Timeout == is.Timeout},
 		{"[store] hosts", was.Hosts == is.Hosts},
 		{"[store] outage_allowance", was.OutageAllowance == is.OutageAllowance},
+		{"[store] refusal_memory", was.RefusalMemory == is.RefusalMemory},
 		{"[store] password_env", was.PasswordEnv == is.PasswordEnv},
 		{"[store] password_file", was.PasswordFile == is.PasswordFile},
 		{"state_dir", before.StateDir == after.StateDir},

@@ -118,6 +118,9 @@ func (s *Server) logRefusal(what string, asked *answer.Asked, given answer.Charg
 	if !given.RetryAt.IsZero() {
 		fields = append(fields, slog.String("retry_at", given.RetryAt.UTC().Format(answer.InstantFormat)))
 	}
+	if given.Remembered {
+		fields = append(fields, slog.Bool("remembered", true))
+	}
 	s.log.LogAttrs(context.Background(), slog.LevelInfo, what, fields...)
 }
 
