@@ -2,6 +2,7 @@ package refusals_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"slices"
 	"sync/atomic"
@@ -181,11 +182,38 @@ func TestReservations(t *testing.T) {
 		}
 		must.Equal(t, refused(t, b, call(1)).Remembered, false, "a plain charge")
 		must.Equal(t, inner.asked.Load(), 3, "calls to the store")
-		_, err := b.Would(t.Context(), call(1), 0)
-		var r *budget.RefusedError
-		if !errors.As(err, &r) || r.Remembered {
-			t.Fatalf("a dry run: %v", err)
+	})
+}
+
+// A dry run goes to the store, and is not remembered.
+func TestDryRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := &counting{Store: memstore.New(nil)}
+		store := refusals.New(inner, span)
+		decide := func(units int64, dry bool) driver.Decision {
+			item := driver.Item{ID: rand.Text(), NewID: true, Operation: "get", Units: units, DryRun: dry}
+			return must.Get(store.Decide(t.Context(), driver.Batch{Budget: "up/key1", Now: time.Now().UnixMicro(), Limits: pool().Limits, Items: []driver.Item{item}}))(t).Items[0]
 		}
+		decide(10, false)
+		for i, dry := range []bool{true, true, false, false, true} {
+			d := decide(1, dry)
+			must.Equal(t, d.Result, driver.Refused)
+			must.Equal(t, d.Remembered, i == 3, i)
+		}
+	})
+}
+
+// A refusal by one of several limits says nothing of a call that only the others check.
+func TestFewerLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := must.Get(budget.New(refusals.New(memstore.New(nil), span), pool()))(t)
+		search := budget.Call{Operation: "search"}
+		for range 5 {
+			must.Get(b.Charge(t.Context(), search))(t)
+		}
+		must.Equal(t, refused(t, b, search).Limit, "searches")
+		must.Get(b.Charge(t.Context(), call(1)))(t)
+		must.Equal(t, refused(t, b, search).Remembered, true)
 	})
 }
 
