@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -54,7 +53,7 @@ func (j *Job) readCommand(node config.Node) {
 			node.Fail("command contains a NUL byte, which cannot be passed to a program: take it out")
 			return
 		}
-		for _, found := range commandPlaceholder.FindAllString(word, -1) {
+		for _, found := range commandPlaceholder().FindAllString(word, -1) {
 			switch found {
 			case "{job}", "{region}", "{run}", "{tick}":
 			default:
@@ -68,13 +67,13 @@ func (j *Job) readCommand(node config.Node) {
 
 // commandPlaceholder matches what looks like a placeholder; programs have other braces in
 // their arguments.
-var commandPlaceholder = regexp.MustCompile(`\{[A-Za-z_]+\}`)
+var commandPlaceholder = lazily(`\{[A-Za-z_]+\}`)
 
 // warnCommand warns about a program that could not be started now; it may exist by the
 // time the job runs. A program without a slash is looked up then.
 func (j *Job) warnCommand(node config.Node) {
 	program := j.Command[0]
-	if !strings.Contains(program, "/") || commandPlaceholder.MatchString(program) {
+	if !strings.Contains(program, "/") || commandPlaceholder().MatchString(program) {
 		return
 	}
 	path := program

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/quotactl/quotactl/budget/config"
@@ -68,7 +69,7 @@ func (j *Job) readURL(fetch, node config.Node) {
 	if !ok {
 		return
 	}
-	address, err := url.Parse(placeholder.ReplaceAllString(text, "x"))
+	address, err := url.Parse(placeholder().ReplaceAllString(text, "x"))
 	switch {
 	case err != nil:
 		node.Fail("url cannot be read: write \"https://host/path?query\"")
@@ -112,7 +113,7 @@ func (j *Job) readSecret(node config.Node) {
 		node.Fail("secret goes nowhere: write { query = \"key\" } or { header = \"Authorization\", prefix = \"Bearer \" }")
 	case hasQuery && query == "":
 		t["query"].Fail("query is empty: write the parameter's name, such as \"key\"")
-	case hasHeader && !headerName.MatchString(header):
+	case hasHeader && !headerName().MatchString(header):
 		t["header"].Fail("header is not a valid header name: write \"Authorization\" or \"X-Api-Key\"")
 	case hasPrefix && !hasHeader:
 		t["prefix"].Fail("prefix belongs to a header: write header = \"Authorization\" beside it, or take it out")
@@ -179,7 +180,7 @@ func (f *Fetch) checkQuery(t map[string]config.Node) {
 	if f.SecretQuery != "" && f.SecretQuery == f.NextParam {
 		t["next_page"].Fail("param %q already carries the secret: one of the two is wrong", f.NextParam)
 	}
-	address, err := url.Parse(placeholder.ReplaceAllString(f.URL, "x"))
+	address, err := url.Parse(placeholder().ReplaceAllString(f.URL, "x"))
 	if err != nil {
 		return
 	}
@@ -193,21 +194,27 @@ func (f *Fetch) checkQuery(t map[string]config.Node) {
 }
 
 var (
-	placeholder = regexp.MustCompile(`\{[^{}]*\}`)
-	shortWord   = regexp.MustCompile(`^\{[A-Za-z_]{0,16}\}$`) // others are not shown: a URL may contain a secret
-	headerName  = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+	placeholder = lazily(`\{[^{}]*\}`)
+	shortWord   = lazily(`^\{[A-Za-z_]{0,16}\}$`) // others are not shown: a URL may contain a secret
+	headerName  = lazily("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 )
 
 // checkPlaceholders reports unknown placeholders.
 func checkPlaceholders(node config.Node, text string) {
-	for _, found := range placeholder.FindAllString(text, -1) {
+	for _, found := range placeholder().FindAllString(text, -1) {
 		switch found {
 		case "{job}", "{region}", "{tick}":
 		default:
-			if !shortWord.MatchString(found) {
+			if !shortWord().MatchString(found) {
 				found = "a placeholder"
 			}
 			node.Fail("%s contains %s, which is not a placeholder: use {job}, {region} or {tick}; write a literal brace as %%7B or %%7D", node.Key(), found)
 		}
 	}
+}
+
+// lazily compiles a pattern when it is first used, so that no program pays for what it
+// does not need.
+func lazily(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 }

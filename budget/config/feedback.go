@@ -132,7 +132,7 @@ func (f *feedbackReader) readReport(node Node) feedback.Report {
 func (f *feedbackReader) readCondition(t map[string]Node) feedback.Condition {
 	c := feedback.Condition{Operations: readOperations(t["operations"], *f.upstream), Status: readStatuses(t["status"])}
 	c.Header = readValues(t["header"], func(node Node) bool {
-		if headerName.MatchString(node.Key()) {
+		if headerName().MatchString(node.Key()) {
 			return true
 		}
 		node.Fail("header: %q is not a header name: write one such as \"x-ratelimit-remaining\"", node.Key())

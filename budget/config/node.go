@@ -289,7 +289,7 @@ func (n Node) Number(least, most int64) (int64, bool) {
 	if !ok {
 		text, _ := n.value.(string)
 		number, isNumber := plainNumber(text)
-		if tomlNumber.MatchString(text) {
+		if tomlNumber().MatchString(text) {
 			number, isNumber = text, true
 		}
 		if isNumber {

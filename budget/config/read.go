@@ -336,7 +336,7 @@ func filled(node Node) (string, bool) {
 // be the secret itself.
 func variable(node Node) string {
 	name, ok := filled(node)
-	if ok && !variableName.MatchString(name) {
+	if ok && !variableName().MatchString(name) {
 		node.Fail("%s is not the name of a variable: write the name, such as \"API_KEY\", of letters, digits and '_'; the secret itself stays in the environment", node.Key())
 		return ""
 	}

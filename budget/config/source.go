@@ -1,7 +1,6 @@
 package config
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -9,7 +8,7 @@ import (
 )
 
 // headerName matches a header's name.
-var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+var headerName = lazily("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
 // encodings are the encodings that a value may have, and the default; an empty default
 // means that the encoding must be given.
@@ -116,7 +115,7 @@ func readItem(s *feedback.Source, node Node) {
 // secret.
 func readHeaderName(node Node) string {
 	name, ok := node.Text()
-	if ok && !headerName.MatchString(name) {
+	if ok && !headerName().MatchString(name) {
 		node.Fail("header is not a header name: write one such as \"x-ratelimit-remaining\"")
 		return ""
 	}

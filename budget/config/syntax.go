@@ -14,8 +14,8 @@ import (
 
 // quotedWord and hugeNumber match the parts of the parser's messages that show a value.
 var (
-	quotedWord = regexp.MustCompile(`(['"])\S{4,}['"]`)
-	hugeNumber = regexp.MustCompile(`^\S{4,} is out of`)
+	quotedWord = lazily(`(['"])\S{4,}['"]`)
+	hugeNumber = lazily(`^\S{4,} is out of`)
 )
 
 // syntaxText is the parser's message without the values in it, because a value without
@@ -25,7 +25,7 @@ func syntaxText(message string) string {
 	if strings.HasPrefix(message, "Key '") {
 		return message
 	}
-	return hugeNumber.ReplaceAllString(quotedWord.ReplaceAllString(message, "$1…$1"), "a number is out of")
+	return hugeNumber().ReplaceAllString(quotedWord().ReplaceAllString(message, "$1…$1"), "a number is out of")
 }
 
 // syntaxLine is the line of a syntax error. It is counted from the offset, because the
@@ -38,16 +38,16 @@ func syntaxLine(text string, at toml.Position) int {
 // What people often write that TOML writes differently. A value is what follows a key's
 // '=', or the '[', ',' or '{' before it.
 var (
-	shortNumber   = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)([kKMG])$`)
-	shortInside   = regexp.MustCompile(`[=\[{,]\s*([0-9.]+[kKMG])\s*[,}\]]`)
-	groupedNumber = regexp.MustCompile(`^[0-9]{1,3}([,' .][0-9]{3})+$`)
-	tomlNumber    = regexp.MustCompile(`^[0-9]+(_[0-9]+)*$`) // as TOML writes it without quotes
-	bareShare     = regexp.MustCompile(`^[0-9.]+ ?%$`)
-	bareSpan      = regexp.MustCompile(`^([0-9.]+(ns|us|µs|ms|s|m|h|d))+$`)
-	bareWord      = regexp.MustCompile(`^[A-Za-z_./~-]`)
-	openValue     = regexp.MustCompile(`[=\[{,]\s*("""|''')`)
-	secretKey     = regexp.MustCompile(`(?i)^[^=]*(secret|password|token|key)[^=]*=`)
-	lineValue     = regexp.MustCompile(`^[^=#]*=\s*([^#]*?)\s*(#.*)?$`)
+	shortNumber   = lazily(`^([0-9]+(?:\.[0-9]+)?)([kKMG])$`)
+	shortInside   = lazily(`[=\[{,]\s*([0-9.]+[kKMG])\s*[,}\]]`)
+	groupedNumber = lazily(`^[0-9]{1,3}([,' .][0-9]{3})+$`)
+	tomlNumber    = lazily(`^[0-9]+(_[0-9]+)*$`) // as TOML writes it without quotes
+	bareShare     = lazily(`^[0-9.]+ ?%$`)
+	bareSpan      = lazily(`^([0-9.]+(ns|us|µs|ms|s|m|h|d))+$`)
+	bareWord      = lazily(`^[A-Za-z_./~-]`)
+	openValue     = lazily(`[=\[{,]\s*("""|''')`)
+	secretKey     = lazily(`(?i)^[^=]*(secret|password|token|key)[^=]*=`)
+	lineValue     = lazily(`^[^=#]*=\s*([^#]*?)\s*(#.*)?$`)
 )
 
 // powers are the factors that a short number's letter means.
@@ -58,30 +58,30 @@ var powers = map[string]int64{"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}
 // may contain a secret.
 func syntaxAdvice(line string) string {
 	value := ""
-	if found := lineValue.FindStringSubmatch(line); found != nil {
+	if found := lineValue().FindStringSubmatch(line); found != nil {
 		value = found[1]
 	}
 	number, isNumber := plainNumber(value)
-	if found := shortInside.FindStringSubmatch(line); found != nil && !isNumber {
+	if found := shortInside().FindStringSubmatch(line); found != nil && !isNumber {
 		number, isNumber = plainNumber(found[1])
 	}
-	secret := secretKey.MatchString(line)
+	secret := secretKey().MatchString(line)
 	before, _, _ := strings.Cut(line, "#")
 	switch {
 	case isNumber && !secret:
 		return "; write the number out: " + number
 	case strings.ContainsAny(before, "“”„‟‘’«»"):
 		return "; write a string, and a key with dots, in plain quotes, \"…\""
-	case openValue.MatchString(line): // of several lines
+	case openValue().MatchString(line): // of several lines
 		return ""
 	case strings.Count(strings.ReplaceAll(line, `\"`, ""), `"`)%2 == 1,
 		!strings.Contains(line, `"`) && strings.Count(before, `'`)%2 == 1:
 		return "; a quote is missing in this line: a string, and a key with dots, begins and ends with one, \"…\""
-	case bareSpan.MatchString(value) && !secret:
+	case bareSpan().MatchString(value) && !secret:
 		return fmt.Sprintf("; write the span in quotes: %q", value)
-	case bareShare.MatchString(value) && !secret:
+	case bareShare().MatchString(value) && !secret:
 		return fmt.Sprintf("; write the percentage in quotes: %q", strings.ReplaceAll(value, " ", ""))
-	case bareWord.MatchString(value) || secret && value != "" && !strings.Contains(line, `"`):
+	case bareWord().MatchString(value) || secret && value != "" && !strings.Contains(line, `"`):
 		return "; write the string in quotes, \"…\""
 	}
 	return ""
@@ -90,10 +90,10 @@ func syntaxAdvice(line string) string {
 // plainNumber converts a number with a letter, such as 10k, or with groups of digits,
 // such as 10,000, into TOML's form.
 func plainNumber(text string) (string, bool) {
-	if groupedNumber.MatchString(text) {
+	if groupedNumber().MatchString(text) {
 		return strings.NewReplacer(",", "_", "'", "_", " ", "_", ".", "_").Replace(text), true
 	}
-	found := shortNumber.FindStringSubmatch(text)
+	found := shortNumber().FindStringSubmatch(text)
 	if found == nil {
 		return "", false
 	}

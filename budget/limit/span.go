@@ -6,6 +6,7 @@ import (
 	"math"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -13,12 +14,14 @@ import (
 var ErrSpan = errors.New("write a number and a unit, such as 30s, 8m, 24h or 7d")
 
 // spanWithDaysLast matches a span that does not begin with its days, such as 12h1d.
-var spanWithDaysLast = regexp.MustCompile(`^([0-9.]+[a-zµ][0-9a-zµ.]*?)([0-9.]+d)([0-9a-zµ.]*)$`)
+var spanWithDaysLast = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^([0-9.]+[a-zµ][0-9a-zµ.]*?)([0-9.]+d)([0-9a-zµ.]*)$`)
+})
 
 // daysFirst is the error for a text that is not a span. If only the days are in the wrong
 // place, it says what to write.
 func daysFirst(text string) error {
-	if part := spanWithDaysLast.FindStringSubmatch(text); part != nil {
+	if part := spanWithDaysLast().FindStringSubmatch(text); part != nil {
 		if first := part[2] + part[1] + part[3]; isSpan(first) {
 			return fmt.Errorf("days come first: write %s", first)
 		}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
@@ -21,7 +22,7 @@ const hostFile = "host"
 // hostBytes is the length of a host's id; its hexadecimal form is twice as long.
 const hostBytes = 8
 
-var isHost = regexp.MustCompile(fmt.Sprintf("^[0-9a-f]{%d}$", 2*hostBytes))
+var isHost = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(fmt.Sprintf("^[0-9a-f]{%d}$", 2*hostBytes)) })
 
 // hostRetried is the least time between two attempts to read or write the id.
 const hostRetried = time.Minute
@@ -74,7 +75,7 @@ func readHost(path string) (string, error) {
 		return "", err
 	}
 	id := strings.TrimSpace(string(data))
-	if !isHost.MatchString(id) {
+	if !isHost().MatchString(id) {
 		return "", fmt.Errorf("%s does not hold a host's id: remove it", path)
 	}
 	return id, nil

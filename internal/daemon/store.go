@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"regexp"
+	"sync"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
@@ -57,7 +58,7 @@ func (d *Daemon) serves(ctx context.Context, store open.Backend, cfg *config.Con
 }
 
 // localPort matches the local end of a connection, which differs each time.
-var localPort = regexp.MustCompile(`\S+->`)
+var localPort = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\S+->`) })
 
 // await tries until the store answers, or fails with an error other than ErrUnavailable.
 // It logs the reason when that changes.
@@ -76,7 +77,7 @@ func await(ctx context.Context, drain <-chan struct{}, log *slog.Logger, try fun
 		case !errors.Is(err, budget.ErrUnavailable):
 			return nil, err
 		}
-		if now := localPort.ReplaceAllString(err.Error(), ""); now != told {
+		if now := localPort().ReplaceAllString(err.Error(), ""); now != told {
 			log.Error("the store is out of reach; retrying until it answers", "every", storeRetry, "error", err)
 			told = now
 		}

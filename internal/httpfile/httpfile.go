@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 )
@@ -27,12 +28,12 @@ const (
 )
 
 var (
-	statusLine = regexp.MustCompile(`^HTTP/[0-9](?:\.[0-9])? ([1-5][0-9][0-9])(?: .*)?$`)
+	statusLine = lazily(`^HTTP/[0-9](?:\.[0-9])? ([1-5][0-9][0-9])(?: .*)?$`)
 	// anotherResponse is a status line followed by a header, the empty line or the end
 	// of the text: a body may well begin with a line about HTTP.
-	anotherResponse = regexp.MustCompile(`^HTTP/[0-9](?:\.[0-9])? [1-5][0-9][0-9](?: [^\r\n]*)?\r?\n(?:$|\r?\n|[!-9;-~]+:)`)
+	anotherResponse = lazily(`^HTTP/[0-9](?:\.[0-9])? [1-5][0-9][0-9](?: [^\r\n]*)?\r?\n(?:$|\r?\n|[!-9;-~]+:)`)
 
-	chunkLine = regexp.MustCompile(`^[0-9A-Fa-f]{1,8}[ \t]*(;[^\r\n]*)?\r\n`)
+	chunkLine = lazily(`^[0-9A-Fa-f]{1,8}[ \t]*(;[^\r\n]*)?\r\n`)
 )
 
 // Read reads a response as curl -i writes it: status line, header, an empty line, and the
@@ -51,7 +52,7 @@ func Read(in io.Reader) (*http.Response, error) {
 		case err != nil:
 			return nil, err
 		}
-		if start, _ := buffered.Peek(buffered.Size()); anotherResponse.Match(start) {
+		if start, _ := buffered.Peek(buffered.Size()); anotherResponse().Match(start) {
 			continue
 		}
 		bounded.N = MaxBody
@@ -68,7 +69,7 @@ func Read(in io.Reader) (*http.Response, error) {
 func readResponseHeader(buffered *bufio.Reader) (*http.Response, error) {
 	reader := textproto.NewReader(buffered)
 	line, err := reader.ReadLine()
-	found := statusLine.FindStringSubmatch(line)
+	found := statusLine().FindStringSubmatch(line)
 	switch {
 	case errors.Is(err, io.EOF) || err == nil && found == nil:
 		return nil, errors.New("it does not begin with a status line, such as \"HTTP/1.1 200 OK\": write it with curl -i")
@@ -92,7 +93,7 @@ func readResponseHeader(buffered *bufio.Reader) (*http.Response, error) {
 // hasChunks reports whether a body begins with the length of a chunk.
 func hasChunks(buffered *bufio.Reader) bool {
 	start, _ := buffered.Peek(64)
-	return chunkLine.Match(start)
+	return chunkLine().Match(start)
 }
 
 // IsUnpacked reports whether a body is text and so has no encoding any more, whatever its
@@ -101,4 +102,10 @@ func IsUnpacked(body []byte) bool {
 	return json.Valid(body) || utf8.Valid(body) && !bytes.ContainsFunc(body, func(r rune) bool {
 		return unicode.IsControl(r) && !strings.ContainsRune("\t\r\n\x1e", r)
 	})
+}
+
+// lazily compiles a pattern when it is first used, so that no program pays for what it
+// does not need.
+func lazily(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 }

@@ -102,7 +102,7 @@ func FuzzReadResponse(f *testing.F) {
 		if err := want.Write(&written); err != nil || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
 			return // it is no response
 		}
-		if want.StatusCode == http.StatusNoContent || want.StatusCode == http.StatusNotModified || anotherResponse.MatchString(body) {
+		if want.StatusCode == http.StatusNoContent || want.StatusCode == http.StatusNotModified || anotherResponse().MatchString(body) {
 			return // it has no body, or another response after it, as far as can be told
 		}
 		code, header, read, err := wholeResponse(&written)

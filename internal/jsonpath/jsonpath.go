@@ -7,25 +7,26 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/tidwall/gjson"
 )
 
 var (
-	escaped = regexp.MustCompile(`(?s)\\.`)
-	made    = regexp.MustCompile(`(^|[.|])[!{[]`)
+	escaped = lazily(`(?s)\\.`)
+	made    = lazily(`(^|[.|])[!{[]`)
 )
 
 // Check returns an error if a path cannot find anything: it is empty, begins or ends with
 // white space, has an empty part, or has a part for which gjson would make a value
 // instead of finding one. It does not check queries, #(…), which may contain dots.
 func Check(path string) error {
-	plain := escaped.ReplaceAllString(path, "x")
+	plain := escaped().ReplaceAllString(path, "x")
 	if plain == "" || plain != strings.TrimSpace(plain) || strings.HasPrefix(plain, ".") || strings.HasSuffix(plain, ".") ||
 		strings.Contains(plain, "..") && !strings.Contains(plain, "(") {
 		return fmt.Errorf(`%q is not a path: write names and numbers joined by dots, such as "error.errors.#.reason"`, path)
 	}
-	if made.MatchString(plain) && !strings.Contains(plain, "(") {
+	if made().MatchString(plain) && !strings.Contains(plain, "(") {
 		return fmt.Errorf(`%q is not a path: write \ before the character that begins a name, as in '\{name'`, path)
 	}
 	return nil
@@ -107,4 +108,10 @@ func value(found gjson.Result) Value {
 		return Value{String, found.Raw}
 	}
 	return Value{Other, found.Raw}
+}
+
+// lazily compiles a pattern when it is first used, so that no program pays for what it
+// does not need.
+func lazily(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 }

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Compose makes a whole configuration: a store, the named presets, and a sample job in
@@ -50,12 +51,12 @@ type part struct {
 	text  string
 }
 
-var header = regexp.MustCompile(`(?m)^\[([^]]+)\]$`)
+var header = lazily(`(?m)^\[([^]]+)\]$`)
 
 // split splits a preset into parts. The text before the first table belongs to the first
 // part.
 func split(text string) (parts []part) {
-	heads := header.FindAllStringSubmatchIndex(text, -1)
+	heads := header().FindAllStringSubmatchIndex(text, -1)
 	begin := 0
 	for i, head := range heads {
 		end := len(text)
@@ -81,11 +82,11 @@ func (p part) kind() string {
 }
 
 var (
-	price      = regexp.MustCompile(`^"([^"]+)" *=`)
-	operations = regexp.MustCompile(`(?ms)^operations *= \[(.*?)\]\n`)
-	name       = regexp.MustCompile(`"([^"]*)"`)
-	comment    = regexp.MustCompile(`(?m)^#.*$`)
-	ofLimit    = regexp.MustCompile(`(?m)^limit *= "([^"]+)"`)
+	price      = lazily(`^"([^"]+)" *=`)
+	operations = lazily(`(?ms)^operations *= \[(.*?)\]\n`)
+	name       = lazily(`"([^"]*)"`)
+	comment    = lazily(`(?m)^#.*$`)
+	ofLimit    = lazily(`(?m)^limit *= "([^"]+)"`)
 )
 
 // keep drops the operations that do not match only, and the tables about them.
@@ -106,7 +107,7 @@ func keep(parts []part, only []string) (kept []part, err error) {
 					return priced[operation]
 				})
 				blocks := slices.DeleteFunc(strings.SplitAfter(p.text, "\n\n"), func(block string) bool {
-					return strings.TrimSpace(comment.ReplaceAllLiteralString(block, "")) == "" // its prices were dropped
+					return strings.TrimSpace(comment().ReplaceAllLiteralString(block, "")) == "" // its prices were dropped
 				})
 				p.text = strings.Join(blocks, "")
 				kept = append(kept, p)
@@ -119,7 +120,7 @@ func keep(parts []part, only []string) (kept []part, err error) {
 			if p.path[1] != upstream || p.kind() == "costs" {
 				continue
 			}
-			if of := ofLimit.FindStringSubmatch(p.text); p.kind() != "limit" && of != nil && limits[upstream+"."+of[1]] {
+			if of := ofLimit().FindStringSubmatch(p.text); p.kind() != "limit" && of != nil && limits[upstream+"."+of[1]] {
 				continue
 			}
 			text, left := narrow(p.text, priced)
@@ -150,7 +151,7 @@ func filter(text string, wanted func(operation string) bool) string {
 	var left strings.Builder
 	open, keep := 0, true
 	for line := range strings.Lines(text) {
-		if begin := price.FindStringSubmatch(line); open == 0 {
+		if begin := price().FindStringSubmatch(line); open == 0 {
 			keep = begin == nil || wanted(begin[1])
 		}
 		if keep {
@@ -182,13 +183,13 @@ func inOrder(kept, all []part) []part {
 // narrow keeps those of a table's operations that are priced. False if the table names
 // operations and none of them is priced.
 func narrow(text string, priced map[string]bool) (string, bool) {
-	list := operations.FindStringSubmatch(text)
+	list := operations().FindStringSubmatch(text)
 	if list == nil {
 		return text, true
 	}
 	var left []string
 	named := false // false: the list has exceptions ("!name") only
-	for _, quoted := range name.FindAllStringSubmatch(list[1], -1) {
+	for _, quoted := range name().FindAllStringSubmatch(list[1], -1) {
 		pattern, not := strings.CutPrefix(quoted[1], "!")
 		named = named || !not
 		for operation := range priced {
@@ -202,9 +203,9 @@ func narrow(text string, priced map[string]bool) (string, bool) {
 	case len(left) == 0 && named:
 		return "", false
 	case len(left) == 0:
-		return operations.ReplaceAllLiteralString(text, ""), true
+		return operations().ReplaceAllLiteralString(text, ""), true
 	}
-	return operations.ReplaceAllLiteralString(text, "operations = ["+strings.Join(left, ", ")+"]\n"), true
+	return operations().ReplaceAllLiteralString(text, "operations = ["+strings.Join(left, ", ")+"]\n"), true
 }
 
 // matches reports whether a pattern, a name or prefix.*, matches an operation.
@@ -229,4 +230,10 @@ func sample(parts []part) string {
 # schedule = "30 2 * * *"
 # command  = ["./nightly.sh"]
 `, budget)
+}
+
+// lazily compiles a pattern when it is first used, so that no program pays for what it
+// does not need.
+func lazily(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 }

@@ -4,10 +4,13 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // secretParameter finds the values of a URL's query that may be secret.
-var secretParameter = regexp.MustCompile(`(?i)([?&][^=&]*(?:pass|secret|token|key)[^=&]*=)[^&]*`)
+var secretParameter = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)([?&][^=&]*(?:pass|secret|token|key)[^=&]*=)[^&]*`)
+})
 
 // OfURL returns the parts of a store's URL before the host that may be secret: the
 // password as written and as unescaped, or, without a colon, the single word.
@@ -45,5 +48,5 @@ func RedactURL(storeURL string) string {
 		}
 		rest = user + ":redacted" + rest[at:]
 	}
-	return scheme + "://" + secretParameter.ReplaceAllString(rest, "${1}redacted")
+	return scheme + "://" + secretParameter().ReplaceAllString(rest, "${1}redacted")
 }
