@@ -32,6 +32,9 @@ type Config struct {
 	jobSays   map[string]map[string]budget.JobSays // by upstream and job
 	jobFaults Errors                               // of the keys in it
 
+	// unread are the names of the jobs whose tables [ParseFor] has left out.
+	unread []string
+
 	doc      *document
 	storeURL Node // [store] url, if it names a store
 	secrets  []secretPlace

@@ -78,7 +78,10 @@ func (d *depth) skipTo(any string) {
 
 // skipString moves to the end of a string, or of its line if the string does not end.
 func (d *depth) skipString(quote byte) {
-	long := strings.Repeat(string(quote), 3)
+	long := `"""`
+	if quote == '\'' {
+		long = "'''"
+	}
 	isLong := strings.HasPrefix(d.text[d.at:], long)
 	if isLong {
 		d.at += 2

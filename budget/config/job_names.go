@@ -33,9 +33,9 @@ func (c *Config) warnShareJobs() {
 
 // jobNames are those of the job tables.
 func (c *Config) jobNames() []string {
-	names := make([]string, len(c.Jobs))
-	for i, node := range c.Jobs {
-		names[i] = node.Key()
+	names := slices.Clone(c.unread)
+	for _, node := range c.Jobs {
+		names = append(names, node.Key())
 	}
 	return names
 }

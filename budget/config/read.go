@@ -11,9 +11,9 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// readConfig reads all tables but the jobs'.
-func readConfig(path string, root Node) *Config {
-	c := &Config{File: path, doc: root.doc, Store: Store{URL: DefaultStoreURL, Prefix: "quotactl", Hosts: 1, RefusalMemory: DefaultRefusalMemory}}
+// readConfig reads all tables but the jobs'. The tables of unread jobs were left out.
+func readConfig(path string, root Node, unread ...string) *Config {
+	c := &Config{File: path, doc: root.doc, unread: unread, Store: Store{URL: DefaultStoreURL, Prefix: "quotactl", Hosts: 1, RefusalMemory: DefaultRefusalMemory}}
 	top := root.Table("state_dir", "history", "store", "upstream", "job")
 	if dir, ok := filled(top["state_dir"]); ok {
 		c.StateDir = c.Path(dir)

@@ -175,7 +175,7 @@ func (a *app) charge(ctx context.Context, name string, f chargeFlags) error {
 
 // chargeConfig reads the configuration, and what it says of a budget.
 func (a *app) chargeConfig(name string, f chargeFlags) (*config.Config, budget.Spec, error) {
-	cfg, _, err := a.loadConfig()
+	cfg, _, err := checked(config.ParseFor(a.configPath, f.call.Labels.Job))
 	if err != nil {
 		return nil, budget.Spec{}, err
 	}

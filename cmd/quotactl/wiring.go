@@ -36,7 +36,10 @@ type app struct {
 // code 2, has all faults of the configuration at once. A configuration returned with an
 // error serves only for its warnings.
 func (a *app) loadConfig() (*config.Config, []*jobs.Job, error) {
-	cfg, err := config.Parse(a.configPath)
+	return checked(config.Parse(a.configPath))
+}
+
+func checked(cfg *config.Config, err error) (*config.Config, []*jobs.Job, error) {
 	if err != nil {
 		return nil, nil, &exitError{code: exitUsage, err: err}
 	}
