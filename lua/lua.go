@@ -9,13 +9,27 @@ import (
 	"embed"
 	"encoding/hex"
 	"strings"
+	"sync"
 )
 
 //go:embed *.lua
 var files embed.FS
 
-// Script is a text and the name the server knows it by.
-type Script struct{ Text, SHA string }
+// Script is a script that is joined when it is first used: a program that charges once
+// needs one of them.
+type Script struct{ joined func() (text, sha string) }
+
+// Text is what the server runs.
+func (s Script) Text() string {
+	text, _ := s.joined()
+	return text
+}
+
+// SHA is the name by which the server knows the script.
+func (s Script) SHA() string {
+	_, sha := s.joined()
+	return sha
+}
 
 // Scripts are all scripts.
 type Scripts struct {
@@ -33,12 +47,15 @@ func Clock() string { return file("clock") }
 // With joins the scripts with a clock snippet: [Clock], but in tests.
 func With(clock string) Scripts {
 	join := func(names string) Script {
-		text := clock
-		for _, name := range strings.Fields(names) {
-			text += "\n" + file(name)
-		}
-		sum := sha1.Sum([]byte(text)) //nolint:gosec // see the import
-		return Script{text, hex.EncodeToString(sum[:])}
+		return Script{sync.OnceValues(func() (text, sha string) {
+			parts := []string{clock}
+			for _, name := range strings.Fields(names) {
+				parts = append(parts, file(name))
+			}
+			text = strings.Join(parts, "\n")
+			sum := sha1.Sum([]byte(text)) //nolint:gosec // see the import
+			return text, hex.EncodeToString(sum[:])
+		})}
 	}
 	const ledger = "args layout meters history locks totals ledger blocks "
 	return Scripts{

@@ -46,10 +46,10 @@ const (
 )
 
 // UsualSHA is the name by which the server knows usual.lua.
-func UsualSHA(s *Store) string { return s.scripts.Usual.SHA }
+func UsualSHA(s *Store) string { return s.scripts.Usual.SHA() }
 
 // HistorySHA is the name by which the server knows history_read.lua.
-func HistorySHA(s *Store) string { return s.scripts.History.SHA }
+func HistorySHA(s *Store) string { return s.scripts.History.SHA() }
 
 // FieldsAtOnce is roughly how many fields one run of history_read.lua reads.
 const FieldsAtOnce = fieldsAtOnce

@@ -101,9 +101,9 @@ func (s *Store) once(ctx context.Context, until time.Time, sc lua.Script, keys [
 	}
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	cmd := s.send(ctx, "evalsha", sc.SHA, keys, args)
+	cmd := s.send(ctx, "evalsha", sc.SHA(), keys, args)
 	if hasCode(cmd.Err(), "NOSCRIPT") { // evicted, flushed, or a new server
-		cmd = s.send(ctx, "eval", sc.Text, keys, args)
+		cmd = s.send(ctx, "eval", sc.Text(), keys, args)
 	}
 	return cmd
 }
