@@ -100,6 +100,7 @@ func TestSkim(t *testing.T) {
 		"arrays and comments":    {skimmed + one + other + "regions = [ # [job.one]\n \"a\", # ]\n \"b\" ]\nnote = '[job.x]'\n", false},
 		"CRLF":                   {strings.ReplaceAll(skimmed+one+other, "\n", "\r\n"), false},
 		"an array of arrays":     {skimmed + one + other + "more = [\n[1],\n[2]]\n", true},
+		"arrays in lines":        {skimmed + one + other + "more = [\n[1],\n[2],\n]\n", true},
 		"a head in a string":     {skimmed + one + other + "note = \"\"\"\n[job.three]\n\"\"\"\n", true},
 		"a head in another's":    {skimmed + "[upstream.b.costs]\n\"\"\"\n[job.three]\"\"\" = 1\n" + one + other, true},
 		"a name in quotes":       {skimmed + one + other + "[job.\"three\"]\nbudget = \"a/k\"\n", true},

@@ -96,7 +96,7 @@ func TestNeverPastTheInstant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, inner := full(t, pool())
 		time.Sleep(time.Minute - 50*time.Millisecond)
-		refused(t, b, call(1))
+		must.Equal(t, refused(t, b, call(1)).Remembered, false, "the first")
 		time.Sleep(50*time.Millisecond - 52*time.Microsecond)
 		must.Equal(t, refused(t, b, call(1)).Remembered, true, "before the last thousandth")
 		time.Sleep(time.Microsecond)
@@ -137,7 +137,7 @@ func TestWhichCallsAreAnswered(t *testing.T) {
 				spec := pool()
 				spec.Limits[0].Shares = []limit.Share{{Name: "nightly", Jobs: []string{"nightly"}, Guarantee: 0}}
 				b, inner := full(t, spec)
-				refused(t, b, call(3))
+				must.Equal(t, refused(t, b, call(3)).Remembered, false, "the first")
 				if c.call.Operation == "" {
 					c.call.Operation = "get"
 				}
@@ -251,7 +251,7 @@ func TestForgotten(t *testing.T) {
 				if c.before != nil {
 					must.Do(t, c.before(t.Context(), b))
 				}
-				refused(t, b, c.asks)
+				must.Equal(t, refused(t, b, c.asks).Remembered, false, "the first")
 				must.Equal(t, refused(t, b, c.asks).Remembered, true)
 				must.Do(t, c.back(t.Context(), same))
 				must.Get(b.Charge(t.Context(), c.asks))(t)
@@ -303,7 +303,7 @@ func TestWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, inner := full(t, pool())
 		start := time.Now()
-		refused(t, b, call(1))
+		_ = refused(t, b, call(1))
 		wait := func(units int64, patience time.Duration) (*budget.RefusedError, error) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
@@ -361,7 +361,7 @@ func TestTheStoreAnswers(t *testing.T) {
 		}
 		store := refusals.New(inner, span)
 		b := must.Get(budget.New(store, pool()))(t)
-		refused(t, b, call(1))
+		_ = refused(t, b, call(1))
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		must.Is(t, check.Err(b.Charge(ctx, call(1))), context.Canceled, "a cancelled call")
@@ -401,7 +401,7 @@ func TestWhichRefusalsAreRemembered(t *testing.T) {
 				first := refused(t, b, call(1))
 				again := refused(t, b, call(1))
 				must.Equal(t, again.Remembered, c.want)
-				if again.Err != first.Err || again.Why != first.Why || again.Limit != first.Limit {
+				if !errors.Is(again, first.Err) || again.Why != first.Why || again.Limit != first.Limit {
 					t.Errorf("%+v, first %+v", again, first)
 				}
 			})
@@ -421,7 +421,7 @@ func TestLapses(t *testing.T) {
 		})
 		b, _ := full(t, spec)
 		for units, want := range map[int64]bool{3: true, 4: false} {
-			refused(t, b, call(3))
+			_ = refused(t, b, call(3))
 			must.Equal(t, refused(t, b, call(units)).Remembered, want, units)
 		}
 	})
@@ -434,7 +434,7 @@ func TestOtherLimits(t *testing.T) {
 		spec := pool()
 		b := must.Get(budget.New(store, spec))(t)
 		must.Get(b.Charge(t.Context(), call(10)))(t)
-		refused(t, b, call(1))
+		_ = refused(t, b, call(1))
 		spec.Limits = slices.Clone(spec.Limits)
 		spec.Limits[0].Limit, spec.Limits[0].Quota = 20, 22
 		wider := must.Get(budget.New(store, spec))(t)
