@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -53,7 +54,10 @@ func readRegular(path string, most int64) ([]byte, error) {
 	if !info.Mode().IsRegular() && !isOpenPipe(path, info.Mode()) {
 		return nil, fmt.Errorf("%s is %s, not a regular file", path, fileKind(info.Mode()))
 	}
-	text, err := io.ReadAll(io.LimitReader(file, most+1))
+	var b bytes.Buffer
+	b.Grow(int(min(max(0, info.Size()), most)) + bytes.MinRead)
+	_, err = b.ReadFrom(io.LimitReader(file, most+1))
+	text := b.Bytes()
 	switch {
 	case err != nil:
 		return nil, err

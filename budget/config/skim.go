@@ -30,7 +30,6 @@ func skim(text, keep string) (left string, jobs []string) {
 		return text, nil
 	}
 	var b strings.Builder
-	b.Grow(len(text))
 	b.WriteString(text[:heads[0]])
 	seen := map[string]bool{}
 	for i, at := range heads {
@@ -62,8 +61,15 @@ func skim(text, keep string) (left string, jobs []string) {
 func tables(text string) (heads []int) {
 	d := depth{text: text}
 	open := 0 // brackets and braces
-	for ; d.at < len(text); d.at++ {
-		switch c := text[d.at]; c {
+	for ; ; d.at++ {
+		at := min(d.at, len(text))
+		for at < len(text) && !opensOrCloses[text[at]] {
+			at++
+		}
+		if d.at = at; at == len(text) {
+			break
+		}
+		switch c := text[at]; c {
 		case '"', '\'':
 			from := d.at
 			d.skipString(c)
@@ -93,6 +99,9 @@ func tables(text string) (heads []int) {
 	}
 	return heads
 }
+
+// opensOrCloses are the characters that matter to tables.
+var opensOrCloses = [256]bool{'"': true, '\'': true, '#': true, '[': true, ']': true, '{': true, '}': true}
 
 // hasBracketLine reports whether a line of a string, after the first, begins with a bracket.
 func hasBracketLine(text string) bool {
