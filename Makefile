@@ -94,6 +94,7 @@ bench: needs
 	$(GO) test -run '^$$' -bench BenchmarkOneShot -benchtime 100x ./budget/sqlitestore
 	$(GO) test -run '^$$' -bench BenchmarkProcesses -benchtime 1x ./budget/open
 	$(GO) test -run '^$$' -bench BenchmarkMemory -benchtime 20x ./budget/outage
+	$(GO) test -run '^$$' -bench BenchmarkFlights ./budget
 	$(GO) test -p 1 -run '^$$' -bench BenchmarkWaiters -benchtime 1x ./budget/memstore ./budget/sqlitestore ./budget/redisstore
 
 # Known faults, each a patch: tests that let one through are no tests.

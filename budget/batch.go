@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -12,35 +13,20 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// batcher decides the charges of a process in batches. A charge that finds the store
-// idle is sent at once; charges that arrive while a batch is under way form the next
-// one. No charge waits for a batch to fill.
+// batcher decides the charges of a process in batches, which it calls flights. A charge
+// that finds the store idle is sent at once; charges that arrive while a flight is under
+// way form the next one. No charge waits for a flight to fill.
+//
+// What one goroutine does for all is the serial part of a flight: callers put their own
+// items into it and take their own answers out of it.
 type batcher struct {
-	decide func(context.Context, []driver.Item) (driver.Decisions, []limit.Limit, error)
+	decide  func(context.Context, []driver.Item) (driver.Decisions, []limit.Limit, error)
+	timeout time.Duration // bounds a decision, whatever its callers' own timeouts
 
-	mu     sync.Mutex // guards queue and flying
-	queue  []*pending
+	mu     sync.Mutex // guards queue and flying, and what a flight says it guards
+	queue  []*flight  // not sent yet, the next one first; none is empty
 	flying bool
-}
-
-// pending is one charge on its way to the store.
-type pending struct {
-	item    driver.Item
-	until   time.Time // when the caller gives up, by time.Now
-	taken   bool      // sent to the store; guarded by batcher.mu
-	group   *pending  // the first charge of its group, which is decided in one step; nil: no group
-	done    chan struct{}
-	decided decided
-	err     error
-}
-
-// decided is a decision, with the store's clock and the name of the limit that the
-// decision names.
-type decided struct {
-	driver.Decision
-	storeNow int64
-	limit    string
-	seen     *seen
+	last   int // how many items the last flight had
 }
 
 // answerTime is how long past its timeout a call still waits for the answer, because a
@@ -52,156 +38,227 @@ var errStoreGone = errors.New("the store ended without a decision")
 
 // do decides one item within timeout. If the caller gives up before the item is sent,
 // it is never sent (ErrNotCharged); after that the outcome is unknown.
-func (b *batcher) do(ctx context.Context, item driver.Item, timeout time.Duration) (decided, error) {
+func (b *batcher) do(ctx context.Context, item *driver.Item, now time.Time, timeout time.Duration) (decided, error) {
 	if err := ctx.Err(); err != nil {
 		return decided{}, fmt.Errorf("%w: %w", ErrNotCharged, err)
 	}
-	p := newPending(item, timeout)
 	b.mu.Lock()
 	if !b.flying {
-		b.flying, p.taken = true, true
+		b.flying = true
 		b.mu.Unlock()
-		defer b.handOver() // even if the store panics
-		b.fly(ctx, []*pending{p})
-		return p.decided, p.err
+		return b.flyOne(ctx, item)
 	}
-	b.queue = append(b.queue, p)
+	s := b.seat(item, now.Add(timeout))
 	b.mu.Unlock()
-	return b.await(ctx, p)
+	return b.await(ctx, s)
 }
 
-func newPending(item driver.Item, timeout time.Duration) *pending {
-	return &pending{item: item, until: time.Now().Add(timeout), done: make(chan struct{}), err: errStoreGone}
+// flyOne decides an item that found the store idle, in its caller's goroutine.
+func (b *batcher) flyOne(ctx context.Context, item *driver.Item) (decided, error) {
+	defer b.handOver() // even if the store panics
+	ctx, cancel := context.WithTimeoutCause(ctx, b.timeout, errTimeout)
+	defer cancel()
+	f := flight{items: []driver.Item{*item}}
+	f.fly(ctx, b.decide)
+	return f.answer(0)
+}
+
+// seat puts an item into the flight that is queued last. b.mu is held.
+func (b *batcher) seat(item *driver.Item, until time.Time) seat {
+	if n := len(b.queue); n == 0 || len(b.queue[n-1].items) == driver.MaxBatch {
+		b.queue = append(b.queue, b.newFlight(1, until))
+	}
+	f := b.queue[len(b.queue)-1]
+	return seat{f, f.add(item, until), until}
+}
+
+// newFlight makes a flight with room for at least n items, the first of which gives up at
+// until. b.mu is held.
+func (b *batcher) newFlight(n int, until time.Time) *flight {
+	size := min(max(n, b.last), driver.MaxBatch)
+	f := &flight{
+		items: make([]driver.Item, 0, size), untils: make([]time.Time, 0, size),
+		woken: make(chan struct{}), err: errStoreGone, first: until,
+	}
+	f.timer = time.AfterFunc(time.Until(until)+answerTime, func() { b.late(f) })
+	return f
+}
+
+// joining is an item of a group, and when its caller gives up.
+type joining struct {
+	item  driver.Item
+	until time.Time
 }
 
 // join queues up to MaxBatch charges that are to be decided in one step, in their
 // order. Each caller then awaits its own.
-func (b *batcher) join(group []*pending) {
-	for _, p := range group {
-		p.group = group[0]
-	}
+func (b *batcher) join(group []joining) []seat {
 	b.mu.Lock()
-	b.queue = append(b.queue, group...)
+	if n := len(b.queue); n == 0 || len(b.queue[n-1].items)+len(group) > driver.MaxBatch {
+		b.queue = append(b.queue, b.newFlight(len(group), group[0].until))
+	}
+	seats := make([]seat, len(group))
+	for i := range group {
+		seats[i] = b.seat(&group[i].item, group[i].until)
+	}
 	idle := !b.flying
 	b.flying = true
 	b.mu.Unlock()
 	if idle {
 		b.handOver()
 	}
+	return seats
 }
 
 // await waits for a decision that is queued or under way, until its caller gives up.
-func (b *batcher) await(ctx context.Context, p *pending) (decided, error) {
-	timer := time.NewTimer(time.Until(p.until) + answerTime)
+func (b *batcher) await(ctx context.Context, s seat) (decided, error) {
+	select {
+	case <-s.woken:
+	case <-ctx.Done():
+		return b.giveUp(s, ctx.Err())
+	}
+	if s.answered == nil { // not woken too early
+		return s.answer(s.index)
+	}
+	timer := time.NewTimer(time.Until(s.until) + answerTime)
 	defer timer.Stop()
 	end := context.DeadlineExceeded
 	select {
-	case <-p.done:
-		return p.decided, p.err
+	case <-s.answered:
+		return s.answer(s.index)
 	case <-timer.C:
 	case <-ctx.Done():
 		end = ctx.Err()
 	}
-	return b.giveUp(p, end)
+	return b.giveUp(s, end)
 }
 
-// giveUp takes p off the queue. If p was sent, it may have been decided just now: giveUp
-// then returns the decision.
-func (b *batcher) giveUp(p *pending, end error) (decided, error) {
+// late wakes the callers of a flight because the first of them gives up. From now on each
+// has a timer of its own.
+func (b *batcher) late(f *flight) {
 	b.mu.Lock()
-	taken := p.taken
+	defer b.mu.Unlock()
+	if !f.landed && f.answered == nil {
+		f.answered = make(chan struct{})
+		close(f.woken)
+	}
+}
+
+// giveUp takes a charge off the queue. If it was sent, it may have been decided just now:
+// giveUp then returns the decision.
+func (b *batcher) giveUp(s seat, end error) (decided, error) {
+	b.mu.Lock()
+	landed, taken := s.landed, s.taken
 	if !taken {
-		b.drop(p)
+		b.drop(s)
 	}
 	b.mu.Unlock()
-	select {
-	case <-p.done:
-		return p.decided, p.err
-	default:
-	}
-	if !taken {
+	switch {
+	case landed:
+		return s.answer(s.index)
+	case !taken:
 		end = fmt.Errorf("%w: %w", ErrNotCharged, end)
 	}
 	return decided{}, end
 }
 
-// handOver starts a goroutine for the queued charges, or marks the batcher idle.
-func (b *batcher) handOver() {
-	if batch := b.next(); len(batch) > 0 {
-		go b.flyOn(batch)
+// drop leaves a seat of a queued flight empty, and drops a flight without any other
+// charge. b.mu is held.
+func (b *batcher) drop(s seat) {
+	s.items[s.index] = driver.Item{}
+	s.empty++
+	if s.empty == len(s.items) {
+		s.timer.Stop()
+		b.queue = slices.DeleteFunc(b.queue, func(f *flight) bool { return f == s.flight })
 	}
 }
 
-// flyOn decides batch after batch until the queue is empty. It stays in one goroutine
+// handOver starts a goroutine for the queued flights, or marks the batcher idle.
+func (b *batcher) handOver() {
+	if f := b.next(); f != nil {
+		go b.flyOn(f)
+	}
+}
+
+// flyOn decides flight after flight until none is queued. It stays in one goroutine
 // because that goroutine's stack has grown already.
-func (b *batcher) flyOn(batch []*pending) {
+func (b *batcher) flyOn(f *flight) {
 	defer func() {
-		if len(batch) > 0 { // the store ended this goroutine: another takes the rest
+		if f != nil { // the store ended this goroutine: another takes the rest
 			b.handOver()
 		}
 	}()
-	for ; len(batch) > 0; batch = b.next() {
-		b.flyAlone(batch)
+	for ; f != nil; f = b.next() {
+		b.flyQueued(f)
+		if len(f.items) > 1 {
+			b.gather()
+		}
 	}
 }
 
-// flyAlone decides a batch independently of its callers' contexts, until the latest of
-// their timeouts.
-func (b *batcher) flyAlone(batch []*pending) {
-	last := slices.MaxFunc(batch, func(p, q *pending) int { return p.until.Compare(q.until) })
-	ctx, cancel := context.WithDeadlineCause(context.Background(), last.until, errTimeout)
-	defer cancel()
-	b.fly(ctx, batch)
+// gatherTime is how long gather goes on at most.
+const gatherTime = 100 * time.Microsecond
+
+// gather lets the callers that were just answered run, as long as this puts more charges
+// into the queue: if they charge again, they are in the next flight rather than the one
+// after it. It never sleeps: if nobody else is ready to run, it takes no time.
+func (b *batcher) gather() {
+	began, n, idle := time.Now(), b.queued(), 0
+	for n < driver.MaxBatch && idle < 2 && time.Since(began) < gatherTime {
+		runtime.Gosched()
+		before := n
+		if n = b.queued(); n == before {
+			idle++
+		} else {
+			idle = 0
+		}
+	}
 }
 
-// next takes up to MaxBatch charges from the queue and does not split a group. If the
-// queue is empty, it marks the batcher idle.
-func (b *batcher) next() []*pending {
+// queued is how many seats the flight that is sent next has.
+func (b *batcher) queued() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	n := min(len(b.queue), driver.MaxBatch)
-	if n == 0 {
+	if len(b.queue) == 0 {
+		return 0
+	}
+	return len(b.queue[0].items)
+}
+
+// flyQueued decides a flight independently of its callers' contexts, until the latest of
+// their timeouts, and reports to them even if the store ends the goroutine.
+func (b *batcher) flyQueued(f *flight) {
+	defer b.land(f)
+	ctx, cancel := context.WithDeadlineCause(context.Background(), slices.MaxFunc(f.untils, time.Time.Compare), errTimeout)
+	defer cancel()
+	f.fly(ctx, b.decide)
+}
+
+// land wakes the callers of a flight that is decided.
+func (b *batcher) land(f *flight) {
+	b.mu.Lock()
+	f.landed = true
+	answered := f.answered
+	b.mu.Unlock()
+	if answered == nil {
+		f.timer.Stop()
+		answered = f.woken
+	}
+	close(answered)
+}
+
+// next takes the first flight from the queue. If none is queued, it marks the batcher idle
+// and returns nil.
+func (b *batcher) next() *flight {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.queue) == 0 {
 		b.flying = false
 		return nil
 	}
-	for n < len(b.queue) && b.queue[n].group != nil && b.queue[n].group == b.queue[n-1].group {
-		n--
-	}
-	batch := slices.Clone(b.queue[:n])
-	b.queue = slices.Clone(b.queue[n:])
-	for _, p := range batch {
-		p.taken = true
-	}
-	return batch
-}
-
-// fly decides one batch and reports to each caller, even if the store ends the
-// goroutine.
-func (b *batcher) fly(ctx context.Context, batch []*pending) {
-	defer func() {
-		for _, p := range batch {
-			close(p.done)
-		}
-	}()
-	items := make([]driver.Item, len(batch))
-	for i, p := range batch {
-		items[i] = p.item
-	}
-	decisions, limits, err := b.decide(ctx, items)
-	all := &seen{limits, decisions.Used}
-	for i, p := range batch {
-		p.err = err
-		if err != nil {
-			continue
-		}
-		p.decided = decided{Decision: decisions.Items[i], storeNow: decisions.Now, seen: all}
-		if at := p.decided.Limit; at >= 0 && at < len(limits) {
-			p.decided.limit = limits[at].Name
-		}
-	}
-}
-
-// drop removes p from the queue. b.mu is held.
-func (b *batcher) drop(p *pending) {
-	b.queue = slices.DeleteFunc(b.queue, func(q *pending) bool { return q == p })
+	f := b.queue[0]
+	b.queue = slices.Delete(b.queue, 0, 1)
+	f.takeOff()
+	b.last = len(f.items)
+	return f
 }

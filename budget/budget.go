@@ -91,7 +91,7 @@ func New(store driver.Store, spec Spec, options ...Option) (*Budget, error) {
 		b.perOperation = b.perOperation || l.PerOperation
 	}
 	b.table = shareTable(spec.Limits)
-	b.batcher = &batcher{decide: b.decideBatch}
+	b.batcher = &batcher{decide: b.decideBatch, timeout: spec.Timeout}
 	b.waits = newWaitQueue(b.askTogether)
 	b.laters = &laters{}
 	return b, nil
@@ -133,13 +133,13 @@ func (b *Budget) charge(ctx context.Context, call Call, lease int64) (Receipt, e
 	if err != nil {
 		return Receipt{}, err
 	}
-	timeout := b.spec.Timeout
+	now, timeout := time.Now(), b.spec.Timeout
 	if until, ok := ctx.Deadline(); ok {
-		timeout = min(timeout, time.Until(until))
+		timeout = min(timeout, until.Sub(now))
 	}
 	item := b.item(call, units, lease)
 	item.Deadline = b.now().Add(timeout)
-	done, err := b.batcher.do(ctx, item, timeout)
+	done, err := b.batcher.do(ctx, &item, now, timeout)
 	return b.answer(ctx, call, units, done, err)
 }
 
@@ -246,11 +246,9 @@ func apply[A driver.Changed](ctx context.Context, b *Budget, change driver.Chang
 	return ask(ctx, b, do, change)
 }
 
-// decideBatch has the store decide, bounded by the budget's timeout. It also returns
-// the limits that the decisions refer to.
+// decideBatch has the store decide until ctx ends. It also returns the limits that the
+// decisions refer to.
 func (b *Budget) decideBatch(ctx context.Context, items []driver.Item) (driver.Decisions, []limit.Limit, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, b.spec.Timeout, errTimeout)
-	defer cancel()
 	limits := b.spec.Limits
 	if b.perOperation {
 		var operations []string
@@ -336,7 +334,7 @@ func (b *Budget) receipt(call Call, units int64, done decided) (Receipt, error) 
 var errTimeout = fmt.Errorf("%w: it did not answer in time", ErrUnavailable)
 
 // replayWarning is Receipt.Warning: why a replay is probably not a retry.
-func replayWarning(call Call, d driver.Decision) string {
+func replayWarning(call Call, d *driver.Decision) string {
 	if !d.Replayed {
 		return ""
 	}
@@ -356,7 +354,7 @@ func replayWarning(call Call, d driver.Decision) string {
 }
 
 // source reports who made a decision.
-func source(d driver.Decision) string {
+func source(d *driver.Decision) string {
 	if d.Allowance {
 		return SourceAllowance
 	}

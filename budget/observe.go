@@ -20,8 +20,11 @@ func ModeText(observe bool) string {
 // mode, because that mode must not stop calls. ErrFenced stays an error: another pass
 // does the work.
 func (b *Budget) observing(receipt Receipt, err error) (Receipt, error) {
+	if err == nil || !b.spec.Observe {
+		return receipt, err
+	}
 	var refused *RefusedError
-	if err == nil || !b.spec.Observe || !errors.As(err, &refused) || errors.Is(err, ErrFenced) {
+	if !errors.As(err, &refused) || errors.Is(err, ErrFenced) {
 		return receipt, err
 	}
 	return Receipt{

@@ -81,8 +81,8 @@ func (b *Budget) wait(ctx context.Context, call Call, lease int64) (receipt Rece
 			return Receipt{}, asked, b.waitEnded(call, units, turn.ahead, turn.err)
 		}
 		asked = turn.asked
-		if turn.pending != nil {
-			done, failed := b.batcher.await(ctx, turn.pending)
+		if turn.seat != nil {
+			done, failed := b.batcher.await(ctx, *turn.seat)
 			receipt, err = b.answer(ctx, call, units, done, failed)
 		} else {
 			receipt, err = b.tryWaiting(ctx, patience, call, lease)
@@ -155,8 +155,8 @@ func (b *Budget) jitter(refused *RefusedError) (late, again time.Duration) {
 
 // askTogether queues the calls of several waiters to be decided in one step, in their
 // order.
-func (b *Budget) askTogether(group []*place) []*pending {
-	list := make([]*pending, len(group))
+func (b *Budget) askTogether(group []*place) []seat {
+	list := make([]joining, len(group))
 	for i, p := range group {
 		timeout := b.spec.Timeout
 		if !p.until.IsZero() {
@@ -164,10 +164,9 @@ func (b *Budget) askTogether(group []*place) []*pending {
 		}
 		item := p.item
 		item.Deadline = b.now().Add(timeout)
-		list[i] = newPending(item, timeout)
+		list[i] = joining{item, time.Now().Add(timeout)}
 	}
-	b.batcher.join(list)
-	return list
+	return b.batcher.join(list)
 }
 
 // partNames names what the waiters of a job's calls wait for: limits, and of a divided limit

@@ -22,7 +22,7 @@ import (
 type waitQueue struct {
 	// ask queues the calls of several waiters to be decided in one step, in their order.
 	// It is called with mu held, and does not wait.
-	ask func([]*place) []*pending
+	ask func([]*place) []seat
 
 	mu    sync.Mutex // guards all below
 	came  int64      // how many waiters have entered so far
@@ -58,11 +58,11 @@ type place struct {
 
 // turn lets a waiter ask the store, or says in err why it need not wait any longer.
 type turn struct {
-	sooner  <-chan struct{} // closed when units may have returned since
-	asked   time.Time
-	pending *pending // set if the queue has asked for it already, together with others
-	ahead   *sleep   // with err: the sleep that it waits behind; nil: unknown
-	err     error
+	sooner <-chan struct{} // closed when units may have returned since
+	asked  time.Time
+	seat   *seat  // set if the queue has asked for it already, together with others
+	ahead  *sleep // with err: the sleep that it waits behind; nil: unknown
+	err    error
 }
 
 // sleep says what a waiter sleeps for.
@@ -73,7 +73,7 @@ type sleep struct {
 	soonest time.Time // the earliest that its units may fit; see Budget.Soonest
 }
 
-func newWaitQueue(ask func([]*place) []*pending) *waitQueue {
+func newWaitQueue(ask func([]*place) []seat) *waitQueue {
 	return &waitQueue{ask: ask, freed: make(chan struct{})}
 }
 
@@ -229,16 +229,16 @@ func (q *waitQueue) give(l *line) {
 		}
 	}
 	t := turn{sooner: q.freed, asked: time.Now()}
-	var pending []*pending
+	var seats []seat
 	if len(group) > 1 {
-		pending = q.ask(group)
+		seats = q.ask(group)
 	}
 	for i, p := range group {
 		l.waitsNoMore(p)
 		p.asking = true
 		l.asking++
-		if pending != nil {
-			t.pending = pending[i]
+		if seats != nil {
+			t.seat = &seats[i]
 		}
 		p.turns <- t
 	}

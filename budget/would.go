@@ -33,11 +33,13 @@ func (b *Budget) dryRun(ctx context.Context, call Call, lease time.Duration) (Re
 		ID: call.ID, Operation: call.Operation, Units: units, Lease: lease.Microseconds(), Floor: floor,
 		UseHeadroom: call.UseHeadroom, Labels: call.Labels, Fence: driver.FenceName(call.Labels.Job, call.Fence), DryRun: true, OnStoreError: b.spec.policy(call),
 	}
-	decisions, limits, err := b.decideBatch(ctx, []driver.Item{item})
+	bounded, cancel := context.WithTimeoutCause(ctx, b.spec.Timeout, errTimeout)
+	defer cancel()
+	decisions, limits, err := b.decideBatch(bounded, []driver.Item{item})
 	if err != nil {
 		return Receipt{}, decisions, limits, b.storeError(ctx, call, units, outOfReach(ctx, err))
 	}
-	done := decided{Decision: decisions.Items[0], storeNow: decisions.Now}
+	done := decided{Decision: &decisions.Items[0], storeNow: decisions.Now}
 	if at := done.Limit; at >= 0 && at < len(limits) {
 		done.limit = limits[at].Name
 		if done.Result == driver.Granted {
