@@ -201,16 +201,18 @@ const gatherTime = 100 * time.Microsecond
 
 // gather lets the callers that were just answered run, as long as this puts more charges
 // into the queue: if they charge again, they are in the next flight rather than the one
-// after it. It never sleeps: if nobody else is ready to run, it takes no time.
+// after it, so that flights are as large as there are callers, not half as large. It never
+// sleeps: if nobody else is ready to run, it takes no time.
 func (b *batcher) gather() {
-	began, n, idle := time.Now(), b.queued(), 0
-	for n < driver.MaxBatch && idle < 2 && time.Since(began) < gatherTime {
+	began, n := time.Now(), b.queued()
+	// Twice, as another processor may take up this goroutine before any of the callers.
+	for idle := 0; idle < 2 && n < driver.MaxBatch && time.Since(began) < gatherTime; {
 		runtime.Gosched()
 		before := n
-		if n = b.queued(); n == before {
-			idle++
-		} else {
+		if n = b.queued(); n > before {
 			idle = 0
+		} else {
+			idle++
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -170,7 +171,7 @@ func (b *breaker) shut() bool {
 		b.alone = nil
 		return true
 	}
-	if b.dir == "" || os.Remove(b.file()) != nil {
+	if b.dir == "" || syscall.Unlink(b.file()) != nil { // os.Remove would try rmdir too
 		return false
 	}
 	b.tidy()

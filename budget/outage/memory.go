@@ -123,7 +123,10 @@ func (m *memory) saw(batch driver.Batch, d driver.Decisions) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.of(batch.Budget)
-	for i, item := range batch.Items {
+	var alike counting
+	refused := r.refused()
+	for i := range batch.Items {
+		item := &batch.Items[i]
 		switch {
 		case item.DryRun:
 		case d.Items[i].Result == driver.Granted:
@@ -131,9 +134,9 @@ func (m *memory) saw(batch driver.Batch, d driver.Decisions) error {
 				r.Charges, r.dirty = true, true
 			}
 			if !d.Items[i].Replayed && m.dir != "" {
-				r.charged(d.Mark.Ledger, batch.Limits, item, d.Items[i])
+				r.charged(d.Mark.Ledger, batch.Limits, item, &d.Items[i], &alike)
 			}
-			if item.Recorded || d.Items[i].Replayed { // the store checked neither limits nor locks
+			if !refused || item.Recorded || d.Items[i].Replayed { // a recorded or replayed one was not checked against limits and locks
 				continue
 			}
 			for _, l := range batch.Limits {
@@ -154,6 +157,7 @@ func (m *memory) saw(batch driver.Batch, d driver.Decisions) error {
 				t = facts{Locked: true, Why: d.Items[i].Why, End: ends}
 			}
 			m.note(r, limit, t, ends-d.Now)
+			refused = true
 		}
 	}
 	r.expire(d.Mark.Seen)
@@ -164,6 +168,17 @@ func (m *memory) saw(batch driver.Batch, d driver.Decisions) error {
 		return d.Used[i], true
 	})
 	return m.saveSoon(batch.Budget, r)
+}
+
+// refused reports whether a limit, or the budget, was exhausted or locked when the store
+// last refused a call.
+func (r *remembered) refused() bool {
+	for _, t := range r.Facts {
+		if t.Until > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // looked takes in the store's answer to a look.

@@ -52,31 +52,59 @@ func (r reserved) amounts(units int64) map[string]int64 {
 // ones count at once, as reserved.
 const maxReserved = 4096
 
-// charged takes in a charge of this host. A reservation counts when it ends: its units are
-// not known before.
-func (r *remembered) charged(ledger string, limits []limit.Limit, item driver.Item, d driver.Decision) {
-	one := reserved{ledger: ledger, until: d.At + item.Lease, units: d.Units}
-	for _, l := range limits {
+// counting is what the charges of one operation count in. Charges that follow each other
+// are mostly alike, and then share it: nobody changes its lists or its amounts.
+type counting struct {
+	operation string // empty: not set yet
+	in        reserved
+	units     int64
+	amounts   map[string]int64 // of units; nil: not made yet
+}
+
+// of returns what a charge of an operation counts in, with the operation's own lists.
+func (c *counting) of(r *remembered, limits []limit.Limit, operation string) reserved {
+	if c.operation == operation {
+		return c.in
+	}
+	*c = counting{operation: operation}
+	for i := range limits {
+		l := &limits[i]
 		switch {
-		case !l.Covers(item.Operation) || l.Window.Kind == limit.Bucket || l.Window.Kind == limit.Concurrent:
+		case !l.Covers(operation) || l.Window.Kind == limit.Bucket || l.Window.Kind == limit.Concurrent:
 			continue
 		case l.Counts == limit.CountCalls:
-			one.inCalls = append(one.inCalls, l.Name)
+			c.in.inCalls = append(c.in.inCalls, l.Name)
 		default:
-			one.inUnits = append(one.inUnits, l.Name)
+			c.in.inUnits = append(c.in.inUnits, l.Name)
 		}
 		if held := l.Longest(); held > r.Held {
 			r.Held, r.dirty = held, true
 		}
 	}
+	return c.in
+}
+
+// sums returns what a charge of so many units counts in each limit.
+func (c *counting) sums(units int64) map[string]int64 {
+	if c.amounts == nil || c.units != units {
+		c.units, c.amounts = units, c.in.amounts(units)
+	}
+	return c.amounts
+}
+
+// charged takes in a charge of this host. A reservation counts when it ends: its units are
+// not known before.
+func (r *remembered) charged(ledger string, limits []limit.Limit, item *driver.Item, d *driver.Decision, alike *counting) {
+	one := alike.of(r, limits, item.Operation)
 	if item.Lease > 0 && len(r.reserved) < maxReserved {
 		if r.reserved == nil {
 			r.reserved = map[string]reserved{}
 		}
+		one.ledger, one.until, one.units = ledger, d.At+item.Lease, d.Units
 		r.reserved[item.ID] = one
 		return
 	}
-	r.spent(ledger, item.ID, d.At, one.amounts(d.Units))
+	r.spent(ledger, item.ID, d.At, alike.sums(d.Units))
 }
 
 // spent notes a charge with its final amounts, to be written down.
@@ -152,9 +180,13 @@ func thin(list []stretch, held int64) []stretch {
 		return nil
 	}
 	list = slices.Clone(list)
-	slices.SortStableFunc(list, func(a, b stretch) int { return cmp.Compare(b.At, a.At) }) // the newest first
+	slices.Reverse(list)
+	if newestFirst := func(a, b stretch) int { return cmp.Compare(b.At, a.At) }; !slices.IsSortedFunc(list, newestFirst) {
+		slices.SortStableFunc(list, newestFirst)
+	}
 	newest := list[0].At
 	var kept []stretch
+	sums := -1                // the last of kept that has a sum of its own, which may be added to
 	apart := map[string]int{} // by ledger
 	for _, s := range list {
 		if s.At <= newest-held {
@@ -166,7 +198,8 @@ func thin(list []stretch, held int64) []stretch {
 			continue
 		}
 		if n := len(kept) - 1; n >= 0 && kept[n].joins(s, newest) {
-			kept[n] = kept[n].join(s)
+			kept[n] = kept[n].join(s, sums == n)
+			sums = n
 			continue
 		}
 		s.joined = true
@@ -183,9 +216,13 @@ func (s stretch) joins(older stretch, newest int64) bool {
 		(s.By == older.By || age >= settled)
 }
 
-// join returns the sum of both.
-func (s stretch) join(older stretch) stretch {
-	sum := maps.Clone(s.Amounts)
+// join returns the sum of both. own: nobody else has the amounts of s, so they are added
+// to.
+func (s stretch) join(older stretch, own bool) stretch {
+	sum := s.Amounts
+	if !own {
+		sum = maps.Clone(sum)
+	}
 	for name, amount := range older.Amounts {
 		sum[name] += amount
 	}
