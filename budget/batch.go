@@ -27,6 +27,7 @@ type batcher struct {
 	queue  []*flight  // not sent yet, the next one first; none is empty
 	flying bool
 	last   int // how many items the last flight had
+	hasty  int // for how many flights gather is left out; only the flying goroutine uses it
 }
 
 // answerTime is how long past its timeout a call still waits for the answer, because a
@@ -196,17 +197,27 @@ func (b *batcher) flyOn(f *flight) {
 	}
 }
 
-// gatherTime is how long gather goes on at most.
-const gatherTime = 100 * time.Microsecond
+// gather ends when it has taken gatherTime. If it took longer than tooLong, which is about
+// what a flight costs a store besides its items, it is left out for the next hasty flights:
+// the callers, or others, then have so much to do that the store had better not wait.
+const (
+	gatherTime = 100 * time.Microsecond
+	tooLong    = 250 * time.Microsecond
+	hasty      = 15
+)
 
 // gather lets the callers that were just answered run, as long as this puts more charges
 // into the queue: if they charge again, they are in the next flight rather than the one
 // after it, so that flights are as large as there are callers, not half as large. It never
 // sleeps: if nobody else is ready to run, it takes no time.
 func (b *batcher) gather() {
-	began, n := time.Now(), b.queued()
+	if b.hasty > 0 {
+		b.hasty--
+		return
+	}
+	began, n, took := time.Now(), b.queued(), time.Duration(0)
 	// Twice, as another processor may take up this goroutine before any of the callers.
-	for idle := 0; idle < 2 && n < driver.MaxBatch && time.Since(began) < gatherTime; {
+	for idle := 0; idle < 2 && n < driver.MaxBatch && took < gatherTime; took = time.Since(began) {
 		runtime.Gosched()
 		before := n
 		if n = b.queued(); n > before {
@@ -214,6 +225,9 @@ func (b *batcher) gather() {
 		} else {
 			idle++
 		}
+	}
+	if took > tooLong {
+		b.hasty = hasty
 	}
 }
 
