@@ -13,11 +13,10 @@
 # make mutants  each known mutant must fail a test
 # make soak     ten million charges on each store, counted by the test itself;
 #               SOAK_STEPS=n takes others
-# make bench    ratios of charges beside an empty script and of large ledgers
-#               beside small ones, the longest script, SQLite's rates, and what
-#               noticing lost data costs, charges over HTTP beside an empty
-#               handler, up to 5,000 waiters of one budget, and how long six
-#               processes are without an answer when a master is replaced
+# make bench    one table of what charges cost, beside an empty script, redis_rate, a
+#               plain log and an INSERT: single ones and those decided together, over
+#               HTTP, on large ledgers, their bytes and allocations, and more; ONLY=re
+#               takes some sections, DOCS=1 writes the table into docs/performance.md
 # make ci       test-full and lint
 
 GO    ?= go
@@ -51,6 +50,7 @@ test: needs
 	$(TEST) $(SMALL) ./...
 	GORACE=atexit_sleep_ms=0 $(TEST) $(SMALL) -race $(CONCURRENT)
 	cd testdata/clients && $(TEST) $(SMALL) $(CLIENTS)
+	cd testdata/bench && $(TEST) ./...
 
 # The walks beside the model run in one goroutine, where the race detector finds
 # nothing and costs tenfold: sizes are full without it, and smaller still under it
@@ -60,6 +60,7 @@ test-full: test-sizes test-race
 
 test-sizes: needs
 	QUOTACTL_TEST_FULL=1 $(TEST) $(FULL) -count=1 ./...
+	cd testdata/bench && $(TEST) ./...
 
 test-race: needs
 	GORACE=atexit_sleep_ms=0 QUOTACTL_WALK_STEPS=300 SIMULATE_DAYS=1 $(TEST) $(FULL) $(RACE) $$($(GO) list ./... | grep -v /memstore$$)
@@ -81,21 +82,12 @@ lint: needs
 	$(GO) tool $(TOOLS) golangci-lint run ./...
 	.ci/measures
 	cd testdata/clients && $(GO) mod verify && $(GO) vet -race ./...
+	cd testdata/bench && $(GO) mod verify && $(GO) vet ./...
 
+# A module of its own, as testdata/clients is: what quotactl is measured beside is no
+# dependency of it.
 bench: needs
-	$(GO) test -run '^$$' -bench 'BenchmarkCharge|BenchmarkUnits|BenchmarkJobs|BenchmarkHTTP' -benchtime 20x ./budget/redisstore
-	$(GO) test -run '^$$' -bench BenchmarkLease ./budget
-	$(GO) test -run '^$$' -bench 'BenchmarkMillion|BenchmarkExpiry' -benchtime 3x ./budget/redisstore
-	$(GO) test -run '^$$' -bench 'BenchmarkShares|BenchmarkHistory' -benchtime 100x ./budget/redisstore ./budget/sqlitestore
-	$(GO) test -run '^$$' -bench BenchmarkPast -benchtime 20x ./budget/redisstore ./budget/sqlitestore
-	$(GO) test -run '^$$' -bench BenchmarkFailover -benchtime 3x ./budget/redisstore
-	$(GO) test -run '^$$' -bench 'BenchmarkCharge|BenchmarkUnits|BenchmarkJobs' ./budget/sqlitestore
-	$(GO) test -run '^$$' -bench BenchmarkMillion -benchtime 3x ./budget/sqlitestore
-	$(GO) test -run '^$$' -bench BenchmarkOneShot -benchtime 100x ./budget/sqlitestore
-	$(GO) test -run '^$$' -bench BenchmarkProcesses -benchtime 1x ./budget/open
-	$(GO) test -run '^$$' -bench BenchmarkMemory -benchtime 20x ./budget/outage
-	$(GO) test -run '^$$' -bench BenchmarkFlights ./budget
-	$(GO) test -p 1 -run '^$$' -bench BenchmarkWaiters -benchtime 1x ./budget/memstore ./budget/sqlitestore ./budget/redisstore
+	cd testdata/bench && $(GO) run ./table $(if $(ONLY),-only '$(ONLY)') $(if $(DOCS),-into ../../docs/performance.md)
 
 # Known faults, each a patch: tests that let one through are no tests.
 mutants: needs

@@ -29,7 +29,8 @@ const (
 	rowsVariable   = "QUOTACTL_BENCH_ROWS"
 )
 
-// yardstick is a contender whose rate every other's is divided by, in each round.
+// yardstick is a contender whose rate every other's is divided by. It takes a turn before
+// and after each of theirs.
 type yardstick struct {
 	name, as string // as is the unit of that ratio
 	times    string // the unit of its inverse: how many times as long it takes; empty: not reported
@@ -51,10 +52,21 @@ type contender struct {
 	against, as string
 }
 
-// turn is what one contender did in one round.
+// turn is what one contender did in its turn.
 type turn struct {
 	rate           float64 // charges a second
 	server, client float64 // µs of CPU a charge: the server's main thread, this process
+}
+
+// mean is the mean of two turns.
+func (t turn) mean(u turn) turn {
+	return turn{(t.rate + u.rate) / 2, (t.server + u.server) / 2, (t.client + u.client) / 2}
+}
+
+// measured is a contender's turn, and what the yardsticks did just before and after it.
+type measured struct {
+	turn
+	beside map[string]turn
 }
 
 // group has contenders take turns in one run, with so many goroutines each.
@@ -65,8 +77,12 @@ type group struct {
 	client     redis.UniversalClient // asks the server for its CPU time; nil: there is none
 }
 
-// run has the contenders take turns for so many rounds, after one that is not counted, and
-// reports the medians of each: a sub-benchmark only prints what was measured.
+// warmed is how many charges each contender makes before its first turn: enough to make
+// what a ledger makes once for each of a hundred operations.
+const warmed = 500
+
+// run has the contenders take turns for so many rounds, with the yardsticks between them,
+// and reports the medians of each: a sub-benchmark only prints what was measured.
 func (g group) run(b *testing.B) {
 	rows, err := regexp.Compile(os.Getenv(rowsVariable))
 	must.Do(b, err)
@@ -85,72 +101,110 @@ func (g group) run(b *testing.B) {
 	for _, y := range g.yardsticks {
 		needed[y.name] = true
 	}
-	took := map[string][]turn{}
-	for round := range rounds + 1 {
-		for _, c := range g.contenders {
-			if !needed[c.name] {
-				continue
-			}
-			if one := g.turn(b, c, span); round > 0 {
-				took[c.name] = append(took[c.name], one)
-			}
-			if b.Failed() {
-				return
-			}
+	g.contenders = slices.DeleteFunc(g.contenders, func(c contender) bool { return !needed[c.name] })
+	for _, c := range g.contenders {
+		for n := 0; n < warmed && !b.Failed(); {
+			calls, _ := spin(b, g.callers(c), span, c.do)
+			n += calls * c.per
+		}
+	}
+	took := map[string][]measured{}
+	for range rounds {
+		g.round(b, span, took)
+		if b.Failed() {
+			return
 		}
 	}
 	for _, c := range g.contenders {
-		if needed[c.name] {
-			b.Run(name+"/"+c.name, func(b *testing.B) { g.report(b, c, took) })
-		}
+		b.Run(name+"/"+c.name, func(b *testing.B) { g.report(b, c, took) })
 	}
 }
 
-// report prints the medians of a contender's rounds. Ratios are of rates in the same round.
-func (g group) report(b *testing.B, c contender, took map[string][]turn) {
+// round gives each contender a turn. The yardsticks take shorter turns before and after it,
+// so that what it is divided by is of the same moment.
+func (g group) round(b *testing.B, span time.Duration, took map[string][]measured) {
+	between := func() map[string]turn {
+		list := map[string]turn{}
+		for _, c := range g.contenders {
+			if g.isYardstick(c) {
+				list[c.name] = g.turn(b, c, span/2)
+			}
+		}
+		for name, one := range list {
+			took[name] = append(took[name], measured{one, list})
+		}
+		return list
+	}
+	before := between()
+	for _, c := range g.contenders {
+		if g.isYardstick(c) || b.Failed() {
+			continue
+		}
+		one := g.turn(b, c, span)
+		after, beside := between(), map[string]turn{}
+		for name := range after {
+			beside[name] = before[name].mean(after[name])
+		}
+		took[c.name] = append(took[c.name], measured{one, beside})
+		before = after
+	}
+}
+
+func (g group) isYardstick(c contender) bool {
+	return slices.ContainsFunc(g.yardsticks, func(y yardstick) bool { return y.name == c.name })
+}
+
+// callers is how many goroutines call a contender.
+func (g group) callers(c contender) int {
+	if c.goroutines > 0 {
+		return c.goroutines
+	}
+	return g.goroutines
+}
+
+// report prints the medians of a contender's rounds.
+func (g group) report(b *testing.B, c contender, took map[string][]measured) {
 	own := took[c.name]
-	median := func(of func(i int) float64) float64 {
+	median := func(of func(m measured) float64) float64 {
 		list := make([]float64, len(own))
 		for i := range own {
-			list[i] = of(i)
+			list[i] = of(own[i])
 		}
 		slices.Sort(list)
 		return (list[(len(list)-1)/2] + list[len(list)/2]) / 2
 	}
-	ratio := func(to string) float64 {
-		return median(func(i int) float64 { return own[i].rate / took[to][i].rate })
-	}
 	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(median(func(i int) float64 { return own[i].rate }), "charges/s")
+	b.ReportMetric(median(func(m measured) float64 { return m.rate }), "charges/s")
 	for _, y := range g.yardsticks {
-		b.ReportMetric(ratio(y.name), y.as)
+		b.ReportMetric(median(func(m measured) float64 { return m.rate / m.beside[y.name].rate }), y.as)
 		if y.times != "" {
-			b.ReportMetric(median(func(i int) float64 { return took[y.name][i].rate / own[i].rate }), y.times)
+			b.ReportMetric(median(func(m measured) float64 { return m.beside[y.name].rate / m.rate }), y.times)
 		}
 	}
-	b.ReportMetric(median(func(i int) float64 { return 1e6 / own[i].rate }), "µs/charge")
-	b.ReportMetric(median(func(i int) float64 { return own[i].client }), "client-µs")
+	b.ReportMetric(median(func(m measured) float64 { return 1e6 / m.rate }), "µs/charge")
+	b.ReportMetric(median(func(m measured) float64 { return m.client }), "client-µs")
+	first := g.yardsticks[0]
 	if g.client != nil {
-		b.ReportMetric(median(func(i int) float64 { return own[i].server }), "server-µs")
-		first := took[g.yardsticks[0].name]
-		b.ReportMetric(median(func(i int) float64 { return own[i].server / first[i].server }), "server-"+g.yardsticks[0].as)
+		b.ReportMetric(median(func(m measured) float64 { return m.server }), "server-µs")
+		b.ReportMetric(median(func(m measured) float64 { return m.server / m.beside[first.name].server }), "server-"+first.as)
 	}
-	if c.against != "" {
-		b.ReportMetric(ratio(c.against), c.as)
+	if c.against != "" { // each by the first yardstick, which was measured beside both
+		i := 0
+		b.ReportMetric(median(func(m measured) float64 {
+			other := took[c.against][i]
+			i++
+			return (m.rate / m.beside[first.name].rate) / (other.rate / other.beside[first.name].rate)
+		}), c.as)
 	}
 }
 
 // turn is one contender's turn of about so long.
 func (g group) turn(b *testing.B, c contender, span time.Duration) turn {
-	goroutines := c.goroutines
-	if goroutines == 0 {
-		goroutines = g.goroutines
-	}
 	if c.warm > 0 {
-		spin(b, goroutines, c.warm, c.do)
+		spin(b, g.callers(c), c.warm, c.do)
 	}
 	server, client := g.serverCPU(b), clientCPU(b)
-	n, took := spin(b, goroutines, span, c.do)
+	n, took := spin(b, g.callers(c), span, c.do)
 	charges := float64(n * c.per)
 	if charges == 0 {
 		b.Errorf("%s did nothing in %s", c.name, span)
