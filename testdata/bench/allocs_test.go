@@ -16,8 +16,8 @@ import (
 // The allocation budgets: how many times a charge may allocate at most. A change that needs
 // more says why here.
 const (
-	chargeAllocs    = 12 // Budget.Charge by itself, on a store that does nothing
-	togetherAllocs  = 8  // the same, of a charge that is decided with others
+	chargeAllocs    = 9  // Budget.Charge by itself, on a store that does nothing
+	togetherAllocs  = 2  // the same, of a charge that is decided with others
 	decideAllocs    = 71 // redisstore.Store.Decide of one item, with the client library and the new id
 	decideAllAllocs = 6  // the same, of an item among driver.MaxBatch
 )
