@@ -59,40 +59,58 @@ do
     redis.call('HDEL', keyM, 'b' .. op)
   end
 
+  -- atPlace is a number of a field b<op>.
+  local function atPlace(text, i) return (struct.unpack('d', text, 8 * i - 7)) end
+
+  -- trimmed is the text of a field without the blocks that nothing counts any more.
+  local function trimmed(text)
+    local low, high = 0, (#text - 8) / 24
+    while low < high do -- so many begin before what is forgotten
+      local middle = math.ceil((low + high) / 2)
+      if atPlace(text, 3 * middle - 1) <= M.gone then low = middle else high = middle - 1 end
+    end
+    if low < 64 then return text end
+    return string.sub(text, 24 * low - 15, 24 * low - 8) .. string.sub(text, 24 * low + 9)
+  end
+
   -- make makes blocks of so many entries, which have all finished, while there are twice as
-  -- many and there are steps left.
+  -- many and there are steps left. It only appends to what there is.
   function blocks.make(op, size)
+    preload({op})
     local o = totals[op]
     if M.merged > 0 or M.mpos ~= '' then o.fresh = 0 end -- merging moves entries
     if o.fresh < 2 * size then return end
-    local list = of(op)
-    if #list.ends == 0 then list.start = math.max(o.ended, M.gone) end
+    blocks.save()
+    known[op] = nil
+    local text = redis.call('HGET', keyM, 'b' .. op) or ''
+    if text == '' then
+      o.ended = math.max(o.ended, M.gone)
+      text = struct.pack('d', o.ended)
+    end
     while o.fresh >= 2 * size and steps < limitSteps do
-      local from = list.ends[#list.ends] or list.start
-      local found = redis.call('ZRANGEBYSCORE', zkey(op), '(' .. int(from), int(M.last), 'WITHSCORES', 'LIMIT', '0', int(size))
-      if #found < 2 * size then
+      local from = '(' .. int(o.ended)
+      local found = redis.call('ZRANGEBYSCORE', zkey(op), from, int(M.last), 'LIMIT', '0', int(size))
+      local last = redis.call('ZRANGEBYSCORE', zkey(op), from, int(M.last), 'WITHSCORES', 'LIMIT', int(size - 1), '1')[2]
+      if not last then
         o.fresh = size -- the rest is yet to finish
         break
       end
-      local last = found[#found]
-      if redis.call('ZCOUNT', zkey(op), '(' .. int(from), last) > size then found = redis.call('ZRANGEBYSCORE', zkey(op), '(' .. int(from), last, 'WITHSCORES') end
+      if redis.call('ZCOUNT', zkey(op), from, last) > size then found = redis.call('ZRANGEBYSCORE', zkey(op), from, last) end
       local units, calls = 0, 0
-      for i = 1, #found, 2 do units, calls = units + unitsOf(found[i]), calls + callsIn(found[i]) end
-      local n = #list.ends + 1
-      list.ends[n], list.units[n], list.calls[n] = tonumber(last), units, calls
-      o.ended, o.fresh, steps = list.ends[n], math.max(0, o.fresh - #found / 2), steps + #found / 2
-      changed[op] = true
+      for i = 1, #found do units, calls = units + unitsOf(found[i]), calls + callsIn(found[i]) end
+      o.ended, o.fresh, steps = tonumber(last), math.max(0, o.fresh - #found), steps + #found
+      text = text .. struct.pack('ddd', o.ended, units, calls)
     end
+    redis.call('HSET', keyM, 'b' .. op, trimmed(text))
     touch(op)
   end
 
-  -- save writes the blocks that changed, without those that nothing counts any more.
+  -- save writes the blocks that changed.
   function blocks.save()
     for op in pairs(changed) do
-      local list, texts = known[op], {}
-      local first = math.min(after(list, M.gone), #list.ends)
-      local numbers = {first > 1 and list.ends[first - 1] or list.start}
-      for i = math.max(1, first), #list.ends do
+      local list = known[op]
+      local texts, numbers = {}, {list.start}
+      for i = 1, #list.ends do
         numbers[#numbers + 1], numbers[#numbers + 2], numbers[#numbers + 3] = list.ends[i], list.units[i], list.calls[i]
         if #numbers >= 3000 then
           texts[#texts + 1], numbers = struct.pack(string.rep('d', #numbers), unpack(numbers)), {}
@@ -128,11 +146,11 @@ do
     return sum
   end
 
-  -- skip moves a walk on. It finds a score up to which what the operations counted above pos
+  -- skip moves a long walk on. It finds a score up to which what the operations counted above pos
   -- is less than need, and how much that is; nil where the blocks do not help. stop is the
   -- last score to consider, or nil.
   function blocks.skip(l, ops, pos, need, stop)
-    if #ops == 0 or #ops > 8 then return nil end
+    if #ops == 0 or #ops > 8 or need <= limitSteps / 4 then return nil end
     local field, sides, low, high, helps = l.calls and 'calls' or 'units', {}, pos, stop or WHOLE, false
     for i = 1, #ops do
       local o = totals[ops[i]]

@@ -76,7 +76,7 @@ if M.lid == '' then M.lid = args.candidate end
 -- use to it; the windows; how many covers there are; and the places of those that it asked for.
 local places
 local function planned()
-  if not places or #args.items == 0 or (isNoted() and true) ~= (args.kept and true) then return {'', '', 0, {}} end
+  if not places or args.mode ~= '' and args.mode ~= 'go on' or (isNoted() and true) ~= (args.kept and true) then return {'', '', 0, {}} end
   local keys = {}
   for i = 1, #wins do keys[i] = wins[i].key end
   return {string.sub(M.head, 1, 1) == '-' and '' or M.head, table.concat(keys, ' '), #allCovers, places}
@@ -370,6 +370,7 @@ for from = 1, #written, 1000 do
 end
 
 for i = 1, #items do blocks.make(items[i].op, args.block) end
+for i = 1, #args.tidy do blocks.make(args.tidy[i], args.block) end
 
 local looks, least = {}, {}
 for i = 1, looking and #limits or 0 do least[i] = leastOf(limits[i]) end

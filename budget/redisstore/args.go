@@ -108,6 +108,7 @@ type chargeArgs struct {
 	Mode      purpose `json:"mode"`
 	Steps     int     `json:"steps"`             // entries that one run may read
 	Block     int64   `json:"block"`             // how many entries a block is to have
+	Tidy      []int   `json:"tidy"`              // operations whose entries may be enough for a block
 	Observe   bool    `json:"observe,omitempty"` // locks on the whole budget refuse nothing
 	Candidate string  `json:"candidate"`         // the id for a new ledger
 	// The caller's mark: the ledger's id or empty, its changes, and when it was seen; then

@@ -43,7 +43,9 @@ type batch struct {
 	looks  [][]any
 	lacks  []any // for a look: which of Others are missing, from 1
 	told   ledgerTold
-	slow   bool // usual.lua has left the open items to charge.lua
+	slow   bool  // usual.lua has left the open items to charge.lua
+	tidied bool  // that was tried after a run without items
+	tidies []int // operations of which a run without items makes blocks
 }
 
 // Decide implements driver.Store.
@@ -313,7 +315,7 @@ func (b *batch) args(had, r registry, added, split []string, attempt time.Time) 
 		mode = goingOn
 	}
 	args := chargeArgs{
-		ledgerArgs: ledgerArgs{had.sig, b.Now, b.store.historyOf(b.days)}, Mode: mode, Steps: b.store.maxSteps, Block: b.store.block(), Observe: b.Observe, Candidate: rand.Text(),
+		ledgerArgs: ledgerArgs{had.sig, b.Now, b.store.historyOf(b.days)}, Mode: mode, Steps: b.store.maxSteps, Block: b.store.block(), Tidy: append([]int{}, b.tidies...), Observe: b.Observe, Candidate: rand.Text(),
 		Ledger: b.Mark.Ledger, Changes: b.Mark.Changes, Seen: b.Mark.Seen, Told: []toldArgs{{b.Mark.ID, b.Mark.At}},
 		Host: b.Host, Hosts: b.holding(), Table: tableOf(b.Table), Gone: b.gone(), Add: append([]string{}, added...), Split: append([]string{}, split...), Items: make([]itemArgs, len(b.open)),
 	}

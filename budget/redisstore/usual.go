@@ -13,6 +13,16 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
+// What usual.lua answers where something is to be done first that it leaves undone, or where
+// there are enough entries for a block.
+const (
+	leftLater = 4
+	leftBlock = 18
+)
+
+// tidyFirst is for how many items that is done by a run of its own.
+const tidyFirst = 8
+
 // A usualRun is a row of items that count alike, so that usual.lua decides them as one.
 type usualRun struct {
 	first, items int // among the open ones
@@ -46,8 +56,11 @@ func (b *batch) runUsual(ctx context.Context, p *plan) (bool, error) {
 		return false, b.store.fault(b.doing()+" "+b.Budget, err)
 	}
 	if left, isLeft := reply.(int64); isLeft {
-		if left <= 2 {
+		switch {
+		case left <= 2:
 			b.store.drop(b.Budget, p)
+		case len(b.open) >= tidyFirst && (left == leftLater || left == leftBlock) && !b.tidied:
+			b.tidied, b.slow = true, !b.tidy(ctx, u.rows)
 		}
 		return false, nil
 	}
@@ -55,6 +68,21 @@ func (b *batch) runUsual(ctx context.Context, p *plan) (bool, error) {
 		return false, b.store.strange(b.doing()+" "+b.Budget, reply)
 	}
 	return len(b.open) == 0, nil
+}
+
+// tidy has charge.lua do what is to be done on the ledger, without items, since it decides
+// each of many items more slowly than usual.lua does. It returns whether it did.
+func (b *batch) tidy(ctx context.Context, operations []int) bool {
+	of := b.Batch
+	of.Items = nil
+	run := b.store.newBatch(ctx, of, time.Now())
+	run.tidies = operations
+	for {
+		done, err := run.step(ctx)
+		if done || err != nil || ctx.Err() != nil {
+			return done && err == nil
+		}
+	}
 }
 
 // batch groups the open items. It returns false if charge.lua is to decide them.
