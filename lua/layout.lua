@@ -26,7 +26,7 @@
 --                     seen µs), newest (newest entry's time), n (entries), slow (from when on
 --                     the usual script leaves a charge to charge.lua), seq (charges,
 --                     settlements, locks and the like so far), how many operations, windows
---                     and covers; for each window units, calls, due (earliest next expiry; 0:
+--                     and covers, tidy (when there is something to tidy); for each window units, calls, due (earliest next expiry; 0:
 --                     it is being counted), adv (what it has left behind), what has come back
 --                     (units, calls) and period; for each cover units, calls and its window's
 --                     place, 0: it is free; and the newest entry's id

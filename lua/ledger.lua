@@ -172,17 +172,19 @@ local function callsOf(e) return e.state == 'r' and 0 or 1 end
 
 local save
 do -- a block, because Lua limits the local names of a scope
-  -- slowAt is from when on something is to be done that the usual script leaves undone,
-  -- beside what ends and begins in the windows: removing entries, keeping the keys alive,
-  -- merging. longest is how long after now the ledger is needed.
-  local function slowAt(longest)
-    local at = math.min(M.prune, (M.exp * 1000) + HOUR - longest - LEASE - WEEK)
+  -- slowAt is when the next entries are to be merged.
+  local function slowAt()
+    local at = NEVER
     for i = 1, #wins do
       local w = wins[i]
       if w.prec then at = math.min(at, floorTo(M.merged, w.prec) + w.prec + HELD) end
     end
     return at
   end
+
+  -- tidyAt is when entries are to be removed, or the keys to be kept alive. longest is how
+  -- long after now the ledger is needed.
+  local function tidyAt(longest) return math.min(M.prune, (M.exp * 1000) + HOUR - longest - LEASE - WEEK) end
 
   -- longestOf is how long after now the ledger is needed.
   local function longestOf()
@@ -220,7 +222,7 @@ do -- a block, because Lua limits the local names of a scope
       redis.call('HDEL', keyM, 'unnoted')
     end
     if #fields > 0 then redis.call('HSET', keyM, unpack(fields)) end
-    saveTotals(slowAt(longest))
+    saveTotals(slowAt(), tidyAt(longest))
     if renew then
       local at = int(expiry(expire))
       redis.call('PEXPIREAT', keyM, at)

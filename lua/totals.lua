@@ -30,7 +30,7 @@ local blocks = {} -- see blocks.lua
 local loadState, preload, loadAll, row, saveTotals
 do -- a block, because Lua limits the local names of a scope
   local UNUSUAL = string.rep('-', HEAD)
-  local STATE, STAR, COVER = 8, 7, 3 -- numbers of s
+  local STATE, STAR, COVER = 9, 7, 3 -- numbers of s
   local ROW, SHORT, LONG = 5, 6, 9 -- numbers of o<op>
 
   local function unpackNumbers(text, from)
@@ -193,7 +193,7 @@ do -- a block, because Lua limits the local names of a scope
   end
 
   -- saveTotals writes the totals that changed, and the state.
-  function saveTotals(slowAt)
+  function saveTotals(slow, tidy)
     local anew = #loaded ~= #wins
     for i = 1, #wins do anew = anew or loaded[i] ~= wins[i] end
     if anew then -- the rows have the windows in their order
@@ -213,7 +213,7 @@ do -- a block, because Lua limits the local names of a scope
     for i = 1, #loaded do loaded[i] = nil end
     local places = {}
     for i = 1, #wins do loaded[i], places[wins[i]] = wins[i], i end
-    local t = {M.last, M.newest, M.n, slowAt, M.seq, nops, #wins, #allCovers}
+    local t = {M.last, M.newest, M.n, slow, M.seq, nops, #wins, #allCovers, tidy}
     for i = 1, #wins do
       local at, w = STATE + STAR * (i - 1), wins[i]
       local s = w.star

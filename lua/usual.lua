@@ -22,8 +22,9 @@
 --       and what it adds to the history; known ids, which the ledger must have; the
 --       items' ids; and the ends of their entries, one for all or one each
 -- Returns a number: the caller is to run charge.lua. Else, packed: clock, last seen, time of the
---   first charge, changes, and for each run that fits its places' numbers after it. Runs after
---   the first that does not fit are not charged.
+--   first charge, changes, whether there is something to tidy that the caller is to have
+--   charge.lua do, and for each run that fits its places' numbers after it. Runs after
+--   the first that does not fit are not charged. One caller at most is told to tidy.
 
 local call, K, A, rep = redis.call, KEYS, ARGV, string.rep
 local a = {struct.unpack(rep('d', math.floor(#A[2] / 8)), A[2])}
@@ -63,7 +64,6 @@ local p = 17 + 3 * nw + a[13]
 for i = 1, nr do
   local entries = t[size + (a[p + 3] - 1) * stride + (a[p + 2] > 0 and 1 or 2)]
   if entries == 0 or call('ZCARD', K[2 + i]) ~= entries then return 8 end
-  if t[size + (a[p + 3] - 1) * stride + 4] >= a[17] then return 18 end
   p = p + 5 + 3 * a[p + 5]
   local shared = a[p + 1]
   p = p + 1
@@ -72,7 +72,7 @@ end
 
 local dues, others -- by window, what is due by operation; by operation, rows that no run has
 for w = 1, nw do
-  local j = 8 + 7 * (w - 1)
+  local j = 9 + 7 * (w - 1)
   local length, precision = a[15 + 3 * w], a[16 + 3 * w]
   if a[17 + 3 * w] == 1 and length >= 0 and t[j + 3] <= latest then
     if length == 0 then return 9 end
@@ -129,7 +129,7 @@ for w = 1, nw do
         row[c + 5], row[c + 6], row.changed = row[c + 5] + units, row[c + 6] + calls, true
         due[op] = next
         t[j + 1], t[j + 2], t[j + 5], t[j + 6] = t[j + 1] - units, t[j + 2] - calls, t[j + 5] + units, t[j + 6] + calls
-        local mask, v = row[b + 3], 8 + 7 * nw
+        local mask, v = row[b + 3], 9 + 7 * nw
         while mask > 0 do
           if mask % 2 == 1 then
             if t[v + 3] == w then t[v + 1], t[v + 2] = t[v + 1] - units, t[v + 2] - calls end
@@ -147,7 +147,8 @@ for w = 1, nw do
   end
 end
 
-local reply, granted, charged, firsts, counted = {raw, now, at, 0}, 0, 0, nil, {} -- items and runs
+local reply, granted, charged, firsts, counted = {raw, now, at, 0, 0}, 0, 0, nil, {} -- items and runs
+local wants = 0
 p = 17 + 3 * nw + a[13]
 while charged < nr do
   local count, units, b, lease = a[p + 1], a[p + 2], size + (a[p + 3] - 1) * stride, a[p + 4]
@@ -174,15 +175,15 @@ while charged < nr do
   for w = 1, nw do
     local length, cut = a[15 + 3 * w], t[b + 2 + 6 * w]
     counted[w] = length > 0 or length == 0 and lease > 0 or length < 0 and score > cut
-    if t[7 * w + 2] + amount > 1000000000000000 or length < 0 and not counted[w] and score + count > cut then fits = false end
+    if t[7 * w + 3] + amount > 1000000000000000 or length < 0 and not counted[w] and score + count > cut then fits = false end
   end
   if not fits then break end
   p = q
-  local mask, v = t[b + 3], 8 + 7 * nw
+  local mask, v = t[b + 3], 9 + 7 * nw
   for w = 1, nw do
     if counted[w] then
       local length = a[15 + 3 * w]
-      local j, c = 8 + 7 * (w - 1), b + 5 + 6 * (w - 1)
+      local j, c = 9 + 7 * (w - 1), b + 5 + 6 * (w - 1)
       t[j + 1], t[j + 2], t[c + 1], t[c + 2] = t[j + 1] + amount, t[j + 2] + count, t[c + 1] + amount, t[c + 2] + count
       if length >= 0 then
         local leaves, precision = score + length, a[16 + 3 * w]
@@ -211,7 +212,11 @@ while charged < nr do
   end
   local kind = units > 0 and 1 or 2
   t[b + kind] = t[b + kind] + count
-  if kind == 1 then t[b + 4] = t[b + 4] + count end
+  if kind == 1 then
+    local fresh = t[b + 4] + count
+    if fresh >= a[17] and math.floor(2 * fresh / a[17]) > math.floor(2 * t[b + 4] / a[17]) then wants = 1 end
+    t[b + 4] = fresh
+  end
   granted, charged = granted + count, charged + 1
   for i = 1, a[13] do reply[#reply + 1] = t[a[17 + 3 * nw + i]] end
 end
@@ -237,7 +242,7 @@ if a[15] >= 0 then
   line = line .. '\n'
   local length = call('APPEND', K[3 + nr], line)
   if length == #line then call('PEXPIREAT', K[3 + nr], string.format('%.0f', expiry(a[16]))) end
-  if length > 16384 then t[4] = 0 end -- charge.lua moves it into the day's hash
+  if math.floor(length / 16384) > math.floor((length - #line) / 16384) then wants = 1 end
 end
 local entries, from, one = {}, 0, a[14] == 1
 for i = 1, charged do
@@ -268,7 +273,8 @@ for i = 1, charged do
 end
 call('HSET', K[2], unpack(entries))
 t[1], t[2], t[3], t[5] = latest, final, t[3] + granted, t[5] + granted
-reply[2], reply[4] = latest, t[5]
+if latest >= t[9] then t[9], wants = latest + 1000000, 1 end
+reply[2], reply[4], reply[5] = latest, t[5], wants
 local fields, k = {'s', A[1] .. struct.pack(rep('d', size), unpack(t, 1, size)) .. A[firstID + granted - 1]}, 2
 for i = 1, nk do
   local b = size + (i - 1) * stride

@@ -59,7 +59,7 @@ type sharePlace struct {
 
 // The numbers of a state and of a row, as lua/layout.lua has them.
 const (
-	stateNumbers  = 8
+	stateNumbers  = 9
 	windowNumbers = 7
 	coverNumbers  = 3
 	rowNumbers    = 5

@@ -58,6 +58,9 @@ type Store struct {
 	plans   map[string]*plans
 	clocks  map[string]*offset
 	closed  bool
+	tidying map[string]bool // ledgers that are being tidied
+
+	tidied sync.WaitGroup
 }
 
 // maxSteps is how many entries one script run may read.
@@ -103,7 +106,7 @@ func open(url string, o Options, clock string) (*Store, error) {
 	client, follow := target.client(o.Timeout)
 	return &Store{
 		client: client, follow: follow, options: func(address string) *redis.Options { return target.options(o.Timeout, "tcp", address) }, prefix: o.Prefix, timeout: o.Timeout, cluster: target.mode == cluster,
-		scripts: lua.With(clock), maxSteps: maxSteps, kept: max(0, driver.KeptFor(o.History)), ledgers: map[string]*registry{}, plans: map[string]*plans{}, clocks: map[string]*offset{},
+		scripts: lua.With(clock), maxSteps: maxSteps, kept: max(0, driver.KeptFor(o.History)), ledgers: map[string]*registry{}, plans: map[string]*plans{}, tidying: map[string]bool{}, clocks: map[string]*offset{},
 	}, nil
 }
 
@@ -166,6 +169,7 @@ func (s *Store) Close() error {
 	s.closed = true
 	s.follow.stop()
 	defer s.follow.wait() // closing the connections ends a look
+	defer s.tidied.Wait() // likewise
 	if err := s.client.Close(); err != nil {
 		return fmt.Errorf("close the Redis store: %w", err)
 	}

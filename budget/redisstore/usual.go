@@ -13,12 +13,8 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// What usual.lua answers where something is to be done first that it leaves undone, or where
-// there are enough entries for a block.
-const (
-	leftLater = 4
-	leftBlock = 18
-)
+// leftLater is what usual.lua answers where something is to be done first that it leaves undone.
+const leftLater = 4
 
 // tidyFirst is for how many items that is done by a run of its own.
 const tidyFirst = 8
@@ -59,8 +55,8 @@ func (b *batch) runUsual(ctx context.Context, p *plan) (bool, error) {
 		switch {
 		case left <= 2:
 			b.store.drop(b.Budget, p)
-		case len(b.open) >= tidyFirst && (left == leftLater || left == leftBlock) && !b.tidied:
-			b.tidied, b.slow = true, !b.tidy(ctx, u.rows)
+		case len(b.open) >= tidyFirst && left == leftLater && !b.tidied:
+			b.tidied, b.slow = true, !b.store.tidy(ctx, b.Batch, u.rows)
 		}
 		return false, nil
 	}
@@ -70,12 +66,11 @@ func (b *batch) runUsual(ctx context.Context, p *plan) (bool, error) {
 	return len(b.open) == 0, nil
 }
 
-// tidy has charge.lua do what is to be done on the ledger, without items, since it decides
-// each of many items more slowly than usual.lua does. It returns whether it did.
-func (b *batch) tidy(ctx context.Context, operations []int) bool {
-	of := b.Batch
-	of.Items = nil
-	run := b.store.newBatch(ctx, of, time.Now())
+// tidy has charge.lua do what is to be done on the ledger of a batch, without its items, since
+// it decides each of many items more slowly than usual.lua does. It returns whether it did.
+func (s *Store) tidy(ctx context.Context, b driver.Batch, operations []int) bool {
+	b.Items = nil
+	run := s.newBatch(ctx, b, time.Now())
 	run.tidies = operations
 	for {
 		done, err := run.step(ctx)
@@ -83,6 +78,40 @@ func (b *batch) tidy(ctx context.Context, operations []int) bool {
 			return done && err == nil
 		}
 	}
+}
+
+// tidyLater does so beside the calls, once at a time for each ledger. In tests with a clock of
+// their own it does so at once.
+func (s *Store) tidyLater(b driver.Batch, operations []int) {
+	b.Now = time.Now().UnixMicro()
+	b.Limits = slices.Clone(b.Limits)
+	s.mu.Lock()
+	skip := s.closed || s.tidying[b.Budget]
+	if !skip {
+		s.tidying[b.Budget] = true
+		s.tidied.Add(1)
+	}
+	s.mu.Unlock()
+	if skip {
+		return
+	}
+	run := func() {
+		defer s.tidied.Done()
+		defer func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(s.tidying, b.Budget)
+		}()
+		ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
+		defer cancel()
+		s.tidy(ctx, b, operations) // what is not done now, a later call is told
+	}
+	if s.testClock != nil {
+		b.Now = s.testClock()
+		run()
+		return
+	}
+	go run()
 }
 
 // batch groups the open items. It returns false if charge.lua is to decide them.
@@ -291,7 +320,7 @@ func (u *usualBatch) texts(b *batch, run usualRun) []any {
 // takeUsual reads the answer of usual.lua. It returns false if that has not its form.
 func (b *batch) takeUsual(u usualBatch, reply any) bool {
 	packed, ok := reply.(string)
-	const head = 4
+	const head = 5
 	if !ok || len(packed)%8 != 0 || len(packed) < 8*(head+len(u.reports)) || (len(packed)/8-head)%len(u.reports) != 0 {
 		return false
 	}
@@ -304,6 +333,9 @@ func (b *batch) takeUsual(u usualBatch, reply any) bool {
 		}
 	}
 	clock, seen, at, changes := numbers[0], numbers[1], numbers[2], numbers[3]
+	if numbers[4] > 0 {
+		b.store.tidyLater(b.Batch, u.rows)
+	}
 	charged := (len(numbers) - head) / len(u.reports)
 	if charged > len(u.runs) || at == 0 {
 		return false

@@ -41,7 +41,7 @@ func TestUsualReplies(t *testing.T) {
 		u.runs = []usualRun{{first: 0, items: 2, changes: []int64{7, 1}}, {first: 2, items: 1, changes: []int64{7, 0}}}
 		return b, b.takeUsual(u, reply)
 	}
-	b, ok := take(packed(1000, 1002, 1001, 9, 44, 12, 51, 12))
+	b, ok := take(packed(1000, 1002, 1001, 9, 0, 44, 12, 51, 12))
 	check.Equal(t, ok, true, "the whole answer")
 	for i, want := range []driver.Decision{
 		{Result: driver.Granted, Units: 7, At: 1001, Limit: 0, Remaining: 100 - 37},
@@ -54,26 +54,26 @@ func TestUsualReplies(t *testing.T) {
 	check.Equal(t, b.decided.Mark, driver.Mark{Ledger: "L", Changes: 9, ID: "3", At: 1003, Seen: 1002}, "the mark")
 	check.Equal(t, len(b.open), 0, "open items")
 
-	b, ok = take(packed(1000, 1002, 1001, 8, 44, 12))
+	b, ok = take(packed(1000, 1002, 1001, 8, 0, 44, 12))
 	check.Equal(t, ok, true, "the answer on the first run of items")
 	check.Equal(t, len(b.open), 1, "open items")
 	check.Equal(t, b.decided.Mark.ID, "2", "the newest charge")
 
-	good := packed(1000, 1002, 1001, 9, 44, 12, 51, 12)
+	good := packed(1000, 1002, 1001, 9, 0, 44, 12, 51, 12)
 	for what, reply := range map[string]any{
 		"a list":           []any{good},
 		"nothing":          nil,
 		"empty":            "",
 		"cut":              good[:len(good)-1],
 		"a number too few": good[:len(good)-8],
-		"no run":           packed(1000, 1002, 1001, 9),
+		"no run":           packed(1000, 1002, 1001, 9, 0),
 		"a run too many":   good + packed(1, 1),
-		"no time":          packed(1000, 1002, 0, 9, 44, 12),
-		"below 0":          packed(1000, 1002, 1001, 9, -44, 12),
-		"a fraction":       packed(1000, 1002, 1001, 9, 44.5, 12),
-		"not a number":     packed(1000, 1002, 1001, math.NaN(), 44, 12),
+		"no time":          packed(1000, 1002, 0, 9, 0, 44, 12),
+		"below 0":          packed(1000, 1002, 1001, 9, 0, -44, 12),
+		"a fraction":       packed(1000, 1002, 1001, 9, 0, 44.5, 12),
+		"not a number":     packed(1000, 1002, 1001, math.NaN(), 0, 44, 12),
 		"too large":        packed(1000, 1002, 1001, 9, 1e17, 12),
-		"infinite":         packed(1000, math.Inf(1), 1001, 9, 44, 12),
+		"infinite":         packed(1000, math.Inf(1), 1001, 9, 0, 44, 12),
 	} {
 		if b, ok := take(reply); ok || b.decided.Items[0].Result != 0 || len(b.open) != 3 {
 			t.Errorf("%s is taken: %+v", what, b.decided)
