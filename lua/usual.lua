@@ -26,18 +26,18 @@
 --   charge.lua do, and for each run that fits its places' numbers after it. Runs after
 --   the first that does not fit are not charged. One caller at most is told to tidy.
 
-local call, K, A, rep = redis.call, KEYS, ARGV, string.rep
-local a = {struct.unpack(rep('d', math.floor(#A[2] / 8)), A[2])}
+local call, K, A, rep, sub, up, pack, floor = redis.call, KEYS, ARGV, string.rep, string.sub, struct.unpack, struct.pack, math.floor
+local a = {up(rep('d', floor(#A[2] / 8)), A[2])}
 local size, nw, nc, nk, nr, n = a[6], a[7], a[8], a[9], a[10], a[12]
 local stride = 5 + 6 * nw
 local f = call('HMGET', K[1], 's', unpack(A, 3, 2 + nk))
 local s = f[1]
-if not s or string.sub(s, 1, 24) ~= A[1] then return 1 end
+if not s or sub(s, 1, 24) ~= A[1] then return 1 end
 for i = 2, nk + 1 do
   if not f[i] or #f[i] ~= 8 * stride then return 2 end
 end
 -- The numbers of s, and after them those of the rows.
-local t = {struct.unpack(rep('d', size + nk * stride), string.sub(s, 25, 24 + 8 * size) .. table.concat(f, '', 2, nk + 1))}
+local t = {up(rep('d', size + nk * stride), sub(s, 25, 24 + 8 * size) .. (nk == 1 and f[2] or table.concat(f, '', 2, nk + 1)))}
 
 local raw, caller, last = clock(), a[1], t[1]
 if raw - last > 60000000 and raw - caller > 60000000 or caller - raw > 86400000000 or raw > a[2] then return 3 end
@@ -80,9 +80,9 @@ for w = 1, nw do
     if precision > 0 then target = target - math.fmod(target, precision) end
     local text = call('HGET', K[1], 'd' .. w)
     if not text or #text ~= 8 * nops then return 10 end
-    local due, least, bases = {struct.unpack(rep('d', nops), text)}, 9000000000000000, {}
+    local due, least, bases = {up(rep('d', nops), text)}, 9000000000000000, {}
     due[nops + 1] = nil
-    for i = 1, nk do bases[tonumber(string.sub(A[2 + i], 2))] = size + (i - 1) * stride end
+    for i = 1, nk do bases[tonumber(sub(A[2 + i], 2))] = size + (i - 1) * stride end
     local missing = {}
     for op = 1, nops do
       if due[op] <= now and not bases[op] and not (others and others[op]) then missing[#missing + 1] = 'o' .. op end
@@ -93,7 +93,7 @@ for w = 1, nw do
       local found = call('HMGET', K[1], unpack(missing))
       for i = 1, #missing do
         if not found[i] or #found[i] ~= 8 * stride then return 12 end
-        others[tonumber(string.sub(missing[i], 2))] = {struct.unpack(rep('d', stride), found[i])}
+        others[tonumber(sub(missing[i], 2))] = {up(rep('d', stride), found[i])}
       end
     end
     for op = 1, nops do
@@ -104,7 +104,7 @@ for w = 1, nw do
         local units, calls, next = 0, 0, 9000000000000000
         for kind = 1, 2 do
           if row[b + kind] > 0 then
-            local key, from = string.sub(K[1], 1, -2) .. (kind == 1 and 'z:' or 'y:') .. op, '(' .. string.format('%.0f', row[c + 3])
+            local key, from = sub(K[1], 1, -2) .. (kind == 1 and 'z:' or 'y:') .. op, '(' .. string.format('%.0f', row[c + 3])
             local list = call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', '0', '4')
             if #list == 8 and tonumber(list[8]) <= target then
               list = call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', '0', '200')
@@ -191,7 +191,7 @@ while charged < nr do
         if leaves < t[j + 3] then t[j + 3] = leaves end
         if leaves < t[c + 4] then -- the first of its operation in this window
           t[c + 4] = leaves
-          local op = tonumber(string.sub(A[3 + (b - size) / stride], 2))
+          local op = tonumber(sub(A[3 + (b - size) / stride], 2))
           if dues and dues[w] then
             dues[w][op] = leaves
           else
@@ -214,7 +214,7 @@ while charged < nr do
   t[b + kind] = t[b + kind] + count
   if kind == 1 then
     local fresh = t[b + 4] + count
-    if fresh >= a[17] and math.floor(2 * fresh / a[17]) > math.floor(2 * t[b + 4] / a[17]) then wants = 1 end
+    if fresh >= a[17] and floor(2 * fresh / a[17]) > floor(2 * t[b + 4] / a[17]) then wants = 1 end
     t[b + 4] = fresh
   end
   granted, charged = granted + count, charged + 1
@@ -223,16 +223,18 @@ end
 if granted == 0 then return 15 end
 final = at + granted - 1
 latest = at <= now + 1 and final or now
-local hour = a[15] >= 0 and math.floor((at - a[15]) / 3600000000) or 0
+local hour = a[15] >= 0 and floor((at - a[15]) / 3600000000) or 0
 if a[15] >= 0 and (hour < 0 or hour > 23 or final >= a[15] + (hour + 1) * 3600000000) then return 17 end
 
-for w, first in pairs(firsts or {}) do
-  local text = call('HGET', K[1], 'd' .. w)
-  if not text or #text ~= 8 * t[6] then return 16 end
+if firsts then
   dues = dues or {}
-  dues[w] = {struct.unpack(rep('d', t[6]), text)}
-  dues[w][t[6] + 1] = nil
-  for op, leaves in pairs(first) do dues[w][op] = leaves end
+  for w, first in pairs(firsts) do
+    local text = call('HGET', K[1], 'd' .. w)
+    if not text or #text ~= 8 * t[6] then return 16 end
+    dues[w] = {up(rep('d', t[6]), text)}
+    dues[w][t[6] + 1] = nil
+    for op, leaves in pairs(first) do dues[w][op] = leaves end
+  end
 end
 
 -- From here on the script writes.
@@ -242,7 +244,7 @@ if a[15] >= 0 then
   line = line .. '\n'
   local length = call('APPEND', K[3 + nr], line)
   if length == #line then call('PEXPIREAT', K[3 + nr], string.format('%.0f', expiry(a[16]))) end
-  if math.floor(length / 16384) > math.floor((length - #line) / 16384) then wants = 1 end
+  if floor(length / 16384) > floor((length - #line) / 16384) then wants = 1 end
 end
 local entries, from, one = {}, 0, a[14] == 1
 for i = 1, charged do
@@ -275,21 +277,25 @@ call('HSET', K[2], unpack(entries))
 t[1], t[2], t[3], t[5] = latest, final, t[3] + granted, t[5] + granted
 if latest >= t[9] then t[9], wants = latest + 1000000, 1 end
 reply[2], reply[4], reply[5] = latest, t[5], wants
-local fields, k = {'s', A[1] .. struct.pack(rep('d', size), unpack(t, 1, size)) .. A[firstID + granted - 1]}, 2
+local fields, k = {'s', A[1] .. pack(rep('d', size), unpack(t, 1, size)) .. A[firstID + granted - 1]}, 2
 for i = 1, nk do
   local b = size + (i - 1) * stride
-  fields[k + 1], fields[k + 2] = A[2 + i], struct.pack(rep('d', stride), unpack(t, b + 1, b + stride))
+  fields[k + 1], fields[k + 2] = A[2 + i], pack(rep('d', stride), unpack(t, b + 1, b + stride))
   k = k + 2
 end
-for op, row in pairs(others or {}) do
-  if row.changed then
-    fields[k + 1], fields[k + 2] = 'o' .. op, struct.pack(rep('d', stride), unpack(row, 1, stride))
+if others then
+  for op, row in pairs(others) do
+    if row.changed then
+      fields[k + 1], fields[k + 2] = 'o' .. op, pack(rep('d', stride), unpack(row, 1, stride))
+      k = k + 2
+    end
+  end
+end
+if dues then
+  for w, due in pairs(dues) do
+    fields[k + 1], fields[k + 2] = 'd' .. w, pack(rep('d', #due), unpack(due))
     k = k + 2
   end
 end
-for w, due in pairs(dues or {}) do
-  fields[k + 1], fields[k + 2] = 'd' .. w, struct.pack(rep('d', #due), unpack(due))
-  k = k + 2
-end
 call('HSET', K[1], unpack(fields))
-return struct.pack(rep('d', #reply), unpack(reply))
+return pack(rep('d', #reply), unpack(reply))

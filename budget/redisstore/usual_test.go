@@ -230,3 +230,36 @@ func TestUsualNoticesALoss(t *testing.T) {
 		check.Is(t, err, driver.ErrLost, what)
 	}
 }
+
+// While the operations of a ledger become more, what a filter covers changes with each; when
+// they are all known, the usual charge takes one run.
+func TestUsualAfterManyOperations(t *testing.T) {
+	t.Parallel()
+	store := openStore(t, redistest.Start(t).URL(0), redisstore.Options{Timeout: patient})
+	runs := countRuns(store)
+	limits := []limit.Limit{
+		{Name: "all", Limit: 10_000, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)},
+		{Name: "not", Limit: 10_000, Counts: limit.CountUnits, Window: limit.RollingWindow(2 * time.Hour), Operations: []string{"!op7"}},
+	}
+	const operations = 120
+	used := int64(0)
+	charge := func(round, i int) {
+		got := must.Get(store.Decide(t.Context(), driver.Batch{Budget: name, Now: time.Now().UnixMicro(), Limits: limits, Items: []driver.Item{
+			{ID: fmt.Sprint(round, "/", i), Operation: fmt.Sprint("op", i), Units: 1},
+		}}))(t)
+		if i != 7 {
+			used++
+		}
+		must.Equal(t, got.Used[1], used, "used of the filter, operation", i)
+	}
+	for round := range 2 {
+		for i := range operations {
+			charge(round, i)
+		}
+	}
+	other := runs.other.Load()
+	for i := range operations {
+		charge(2, i)
+	}
+	must.Equal(t, runs.other.Load()-other, 0, "runs of charge.lua")
+}
