@@ -374,6 +374,7 @@ end
 
 for i = 1, #items do blocks.make(items[i].op, args.block) end
 for i = 1, #args.tidy do blocks.make(args.tidy[i], args.block) end
+if #args.tidy > 0 then history.tidy() end
 
 local looks, least = {}, {}
 for i = 1, looking and #limits or 0 do least[i] = leastOf(limits[i]) end

@@ -14,7 +14,7 @@
 
 local history = {own = #KEYS - 2 * #(args.days or {})} -- how many keys are the ledger's
 do
-  local MAXSERIES, LOG = 1024, 16384
+  local MAXSERIES, LOG = 1024, 32768
   local keys, logs, noted = {}, {}, {}
   local charged, first, latest = {}, nil, nil -- the new entries, and when the first and the last began
   for i, day in ipairs(args.days or {}) do
@@ -128,16 +128,22 @@ do
     redis.call('HSET', key, unpack(list))
   end
 
-  -- fold moves what a day's log has into the day's hash. Most notes of an hour are alike, so
+  -- fold moves what a day's log has into the day's hash. Most lines of an hour are alike, so
   -- that it counts them before it reads them.
   local function fold(day)
     local hours, order = {}, {}
-    for hour, line in string.gmatch(redis.call('GET', logs[day]) or '', '(%d+)=([^\n]*)\n') do
+    local lines, often = {}, {}
+    for line in string.gmatch(redis.call('GET', logs[day]) or '', '[^\n]+') do
+      if not often[line] then lines[#lines + 1] = line end
+      often[line] = (often[line] or 0) + 1
+    end
+    for _, line in ipairs(lines) do
+      local hour, rest = string.match(line, '^(%d+)=(.*)$')
       if not hours[hour] then hours[hour], order[#order + 1] = {times = {}, notes = {}}, hour end
       local times, notes = hours[hour].times, hours[hour].notes
-      for one in string.gmatch(line, '[^;]+') do
+      for one in string.gmatch(rest, '[^;]+') do
         if not times[one] then times[one], notes[#notes + 1] = 0, one end
-        times[one] = times[one] + 1
+        times[one] = times[one] + often[line]
       end
     end
     if #order > 0 then redis.call('DEL', logs[day]) end
@@ -150,6 +156,13 @@ do
         units[i], calls[i] = (units[i] or 0) + u * times, (calls[i] or 0) + c * times
       end
       writeHour(day * DAY + hour * HOUR, names, units, calls)
+    end
+  end
+
+  -- tidy does so where a log is long.
+  function history.tidy()
+    for day, log in pairs(logs) do
+      if #(redis.call('GET', log) or '') > LOG then fold(day) end
     end
   end
 

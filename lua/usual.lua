@@ -244,7 +244,7 @@ if a[15] >= 0 then
   line = line .. '\n'
   local length = call('APPEND', K[3 + nr], line)
   if length == #line then call('PEXPIREAT', K[3 + nr], string.format('%.0f', expiry(a[16]))) end
-  if floor(length / 16384) > floor((length - #line) / 16384) then wants = 1 end
+  if floor(length / 32768) > floor((length - #line) / 32768) then wants = 1 end
 end
 local entries, from, one = {}, 0, a[14] == 1
 for i = 1, charged do

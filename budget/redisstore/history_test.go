@@ -224,13 +224,13 @@ func TestHistoryLogIsBounded(t *testing.T) {
 	f, admin := startFake(t)
 	log := strings.Replace(dayKey(f.now), ":h:", ":l:", 1)
 	longest := int64(0)
-	const runs, each = 1000, 0 + 1 + 2 // units of three calls
+	const runs, each = 2000, 0 + 1 + 2 // units of three calls
 	for i := range runs {
 		f.charge(fmt.Sprint(i, "-"), 3)
 		longest = max(longest, must.Get(admin.StrLen(t.Context(), log).Result())(t))
 	}
-	if longest < 8000 || longest > 16384+64 {
-		t.Errorf("the log of %d runs had up to %d bytes, want little more than 16384, after which it is emptied", runs, longest)
+	if longest < 8000 || longest > 32768+64 {
+		t.Errorf("the log of %d runs had up to %d bytes, want little more than 32768, after which it is emptied", runs, longest)
 	}
 	check.Equal(t, f.units(), runs*each, "units in the history")
 	check.Equal(t, must.Get(admin.Exists(t.Context(), log).Result())(t), 0, "the log after a read")

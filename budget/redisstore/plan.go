@@ -32,9 +32,23 @@ type plan struct {
 	host, table string
 	made        time.Time
 
+	reports            []int // all limits
+	keyM, keyE, keyLog string
+
 	mu         sync.Mutex
 	operations map[charge]int // their numbers; 0: not registered yet
+	known      map[alike]usualTexts
 }
+
+// alike is what items have in common whose entries differ by id, time and labels alone.
+type alike struct {
+	operation int
+	units     int64
+	open      bool
+}
+
+// usualTexts are the key of the zset of such items, and how their members and entries begin.
+type usualTexts struct{ key, member, entry string }
 
 // plannedWindow is a live window of a ledger. The length is 0 for open reservations, and below
 // 0 for a calendar.
@@ -158,7 +172,8 @@ func (b *batch) keepPlan(told []any, r registry) {
 	}
 	p := &plan{
 		head: text(told, 0), limits: cloneLimits(b.Limits), registry: r, covers: int(numberAt(told, 2)), told: b.told,
-		until: never, next: never, day: b.seen / historyDay, host: b.Host, table: tableOf(b.Table), made: time.Now(), operations: map[charge]int{},
+		until: never, next: never, day: b.seen / historyDay, host: b.Host, table: tableOf(b.Table), made: time.Now(), operations: map[charge]int{}, known: map[alike]usualTexts{},
+		keyM: b.store.key(b.Budget, "m"), keyE: b.store.key(b.Budget, "e"), keyLog: b.store.key(b.Budget, "l:"+strconv.FormatInt(b.seen/historyDay, 10)),
 	}
 	var args chargeArgs
 	args.shape(p.limits, b.seen)
@@ -262,7 +277,7 @@ func (p *plan) place(args chargeArgs, keys []string, covers []any) bool {
 		if l.Next > 0 {
 			p.next = min(p.next, args.Windows[l.Next-1].C0)
 		}
-		p.sums = append(p.sums, at)
+		p.sums, p.reports = append(p.sums, at), append(p.reports, i)
 	}
 	return p.size()+p.stride() <= maxNumbers
 }
@@ -300,6 +315,29 @@ func (p *plan) operation(item *driver.Item) int {
 		p.operations[of] = no
 	}
 	return no
+}
+
+// texts are the texts of an item that counts under an operation.
+func (p *plan) texts(b *batch, operation int, item *driver.Item) usualTexts {
+	of := alike{operation, item.Units, item.Lease > 0}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t, known := p.known[of]
+	if !known {
+		units, no, kind, state := strconv.FormatInt(item.Units, 10), strconv.Itoa(operation), "z:", "p"
+		if item.Units == 0 {
+			kind = "y:"
+		}
+		if of.open {
+			state = "o"
+		}
+		t = usualTexts{b.store.key(b.Budget, kind+no), units + ":", strings.Join([]string{"1", no, units, "", state, ""}, "|")}
+		if len(p.known) >= maxOperations {
+			clear(p.known)
+		}
+		p.known[of] = t
+	}
+	return t
 }
 
 // cloneLimits copies limits, since a caller may change its own.

@@ -2,11 +2,9 @@ package redisstore
 
 import (
 	"context"
-	"encoding/binary"
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
@@ -24,8 +22,8 @@ type usualRun struct {
 	first, items int // among the open ones
 	operation    int
 	row          int // the place of the operation among the rows, from 1
-	zero         bool
-	changes      []int64 // for each limit, what an item adds to its use
+	usualTexts
+	changes []int64 // for each limit, what an item adds to its use
 }
 
 // usualBatch is a run of usual.lua.
@@ -117,17 +115,13 @@ func (s *Store) tidyLater(b driver.Batch, operations []int) {
 // batch groups the open items. It returns false if charge.lua is to decide them.
 func (p *plan) batch(b *batch) (u usualBatch, ok bool) {
 	u = usualBatch{plan: p, rows: make([]int, 0, 4)}
-	ids := make(map[string]struct{}, len(b.open))
+	if b.isTwice() {
+		return u, false
+	}
 	var last *driver.Item
 	for j, i := range b.open {
 		item := &b.Items[i]
-		if len(b.open) > 1 {
-			if _, twice := ids[item.ID]; twice {
-				return u, false
-			}
-			ids[item.ID] = struct{}{}
-		}
-		if last != nil && p.alike(last, item) {
+		if last != nil && p.decidesAlike(last, item) {
 			u.runs[len(u.runs)-1].items++
 			continue
 		}
@@ -136,7 +130,7 @@ func (p *plan) batch(b *batch) (u usualBatch, ok bool) {
 		if no == 0 {
 			return u, false
 		}
-		run := usualRun{first: j, items: 1, operation: no, row: u.row(no), zero: item.Units == 0, changes: make([]int64, len(b.Limits))}
+		run := usualRun{first: j, items: 1, operation: no, row: u.row(no), usualTexts: p.texts(b, no, item), changes: make([]int64, len(b.Limits))}
 		for k, l := range b.Limits {
 			if l.Covers(item.Operation) && (l.Window.Kind != limit.Concurrent || item.Lease > 0) {
 				run.changes[k] = l.Amount(item.Units)
@@ -148,13 +142,25 @@ func (p *plan) batch(b *batch) (u usualBatch, ok bool) {
 		if no := p.sums[k].operation; no > 0 {
 			u.row(no)
 		}
-		u.reports = append(u.reports, k)
 	}
+	u.reports = p.reports
 	return u, p.size()+len(u.rows)*p.stride() <= maxNumbers
 }
 
-// alike reports whether two items are decided alike.
-func (p *plan) alike(a, b *driver.Item) bool {
+// isTwice reports whether an id is among the open items twice.
+func (b *batch) isTwice() bool {
+	if len(b.open) < 2 {
+		return false
+	}
+	ids := make(map[string]struct{}, len(b.open))
+	for _, i := range b.open {
+		ids[b.Items[i].ID] = struct{}{}
+	}
+	return len(ids) < len(b.open)
+}
+
+// decidesAlike reports whether two items are decided alike.
+func (p *plan) decidesAlike(a, b *driver.Item) bool {
 	if a.Operation != b.Operation || a.Units != b.Units || a.Lease != b.Lease || a.Floor != b.Floor || a.UseHeadroom != b.UseHeadroom {
 		return false
 	}
@@ -183,16 +189,12 @@ func (u *usualBatch) at(s sumPlace) int64 {
 // keys are the keys of usual.lua.
 func (u *usualBatch) keys(b *batch) []string {
 	keys := make([]string, 0, 3+len(u.runs))
-	keys = append(keys, b.store.key(b.Budget, "m"), b.store.key(b.Budget, "e"))
+	keys = append(keys, u.keyM, u.keyE)
 	for _, run := range u.runs {
-		kind := "z:"
-		if run.zero {
-			kind = "y:"
-		}
-		keys = append(keys, b.store.key(b.Budget, kind+strconv.Itoa(run.operation)))
+		keys = append(keys, run.key)
 	}
 	if b.store.kept > 0 {
-		keys = append(keys, b.store.key(b.Budget, "l:"+strconv.FormatInt(u.day, 10)))
+		keys = append(keys, u.keyLog)
 	}
 	return keys
 }
@@ -208,7 +210,7 @@ func (u *usualBatch) args(b *batch, attempt time.Time) []any {
 		if l := b.Items[i].Labels; j > 0 && l == b.Items[b.open[j-1]].Labels {
 			ends[j] = ends[j-1]
 		} else {
-			ends[j], same = "|"+labelText(l), j == 0
+			ends[j], same = "|"+l.Job+"|"+l.Region+"|"+l.Run, j == 0
 		}
 		same = same && ends[j] == ends[0]
 	}
@@ -227,7 +229,7 @@ func (u *usualBatch) args(b *batch, attempt time.Time) []any {
 	}
 	numbers := make([]byte, 0, 512)
 	numbers = appendNumbers(numbers, b.Now, deadline, u.until, u.next, b.Mark.Changes, int64(u.size()), int64(len(u.windows)), int64(u.covers),
-		int64(len(u.rows)), int64(len(u.runs)), int64(len(known)), int64(len(b.open)), int64(len(u.reports)), int64(len(ends)), day, expires, 2*b.store.block())
+		int64(len(u.rows)), int64(len(u.runs)), int64(len(known)), int64(len(b.open)), int64(len(u.reports)), int64(len(ends)), day, expires, 4*b.store.block())
 	for _, w := range u.windows {
 		used := int64(0)
 		if w.used {
@@ -247,7 +249,7 @@ func (u *usualBatch) args(b *batch, attempt time.Time) []any {
 		args = append(args, "o"+strconv.Itoa(no))
 	}
 	for _, run := range u.runs {
-		args = append(args, u.texts(b, run)...)
+		args = append(args, run.member, run.entry, u.series(b, run))
 	}
 	args = append(args, known...)
 	for _, i := range b.open {
@@ -297,24 +299,25 @@ func (u *usualBatch) appendChecks(numbers []byte, b *batch, run usualRun) []byte
 	return numbers
 }
 
-// texts are the beginning of the members and of the entries of a run, and what it adds to the
-// history.
-func (u *usualBatch) texts(b *batch, run usualRun) []any {
-	item := &b.Items[b.open[run.first]]
-	units := strconv.FormatInt(item.Units, 10)
-	state := "p"
-	if item.Lease > 0 {
-		state = "o"
+// series is what a run adds to the history.
+func (u *usualBatch) series(b *batch, run usualRun) string {
+	if b.store.kept == 0 {
+		return ""
 	}
-	series := ""
-	if b.store.kept > 0 {
-		var spent spentSeries
-		for _, i := range b.open[run.first : run.first+run.items] {
-			spent.add(u.registry.names[run.operation-1], b.Items[i])
-		}
-		series = spent.String()
+	var spent spentSeries
+	for _, i := range b.open[run.first : run.first+run.items] {
+		spent.add(u.registry.names[run.operation-1], b.Items[i])
 	}
-	return []any{units + ":", strings.Join([]string{"1", strconv.Itoa(run.operation), units, "", state, ""}, "|"), series}
+	return spent.String()
+}
+
+// doubleAt is one of the packed numbers of a reply.
+func doubleAt(packed string, i int) float64 {
+	bits := uint64(0)
+	for j := 7; j >= 0; j-- {
+		bits = bits<<8 | uint64(packed[8*i+j])
+	}
+	return math.Float64frombits(bits)
 }
 
 // takeUsual reads the answer of usual.lua. It returns false if that has not its form.
@@ -326,7 +329,7 @@ func (b *batch) takeUsual(u usualBatch, reply any) bool {
 	}
 	numbers := make([]int64, len(packed)/8)
 	for i := range numbers {
-		value := math.Float64frombits(binary.LittleEndian.Uint64([]byte(packed[8*i:])))
+		value := doubleAt(packed, i)
 		numbers[i] = int64(value)
 		if float64(numbers[i]) != value || value < 0 || value > float64(maxWhole) {
 			return false
