@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
@@ -18,6 +19,7 @@ func TestHistoryBytes(t *testing.T) {
 	clock.Store(1_800_000_000_000_000)
 	store := must.Get(redisstore.OpenWithClock(server.URL(0), redisstore.Options{Timeout: patient}, clock.Load))(t)
 	storetest.FillMonth(t, store, &clock, 0)
+	must.Get(store.History(t.Context(), driver.HistoryQuery{Budget: storetest.BenchSpec(0).Name, Now: clock.Load()}))(t) // empties the logs
 	admin, sum := server.Client(), int64(0)
 	keys := must.Get(admin.Keys(t.Context(), "*}:h:*").Result())(t)
 	for _, key := range keys {
