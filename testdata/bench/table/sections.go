@@ -16,13 +16,16 @@ func sections() []section {
 			},
 			asked: []ask{{name: "bench/SQLite/charge/limits=1", atOnce: "1", unit: "times-insert", atMost: 1.15}},
 		},
-		{title: "SQLite, processes", bench: "^BenchmarkProcesses$/^unpaced$/^processes=(1|4|16|100)$", times: "1x", count: "3", pkgs: []string{"./budget/open"}},
 		{
-			title: "HTTP", bench: "^BenchmarkHTTP$", times: "20x", pkgs: stores,
+			title: "SQLite, processes", bench: "^BenchmarkProcesses$/^unpaced$/^processes=(1|4|16|100)$", times: "1x", count: "3", pkgs: []string{"./budget/open"},
+			words: map[string]string{"Processes/unpaced": "Charge, from processes that share a file"},
+		},
+		{
+			title: "HTTP, 200 connections", bench: "^BenchmarkHTTP", times: "20x", pkgs: stores,
+			words: map[string]string{"HTTP": "charges, beside an empty handler", "HTTPLeased": "charges and takes from a lease, beside an empty handler"},
 			asked: []ask{
-				{name: "redisstore/HTTP.*", unit: "of-empty-handler", atLeast: 0.65},
-				{name: "sqlitestore/HTTP.*", unit: "of-empty-handler", atLeast: 0.5},
-				{name: ".*/HTTP.*", unit: "times-empty-p99", atMost: 3},
+				{name: "redisstore/HTTP", unit: "ratio", atLeast: 0.65}, {name: "sqlitestore/HTTP", unit: "ratio", atLeast: 0.5},
+				{name: ".*/HTTP", unit: "p99-ratio", atMost: 3},
 			},
 		},
 		{
@@ -48,7 +51,8 @@ func sections() []section {
 		},
 		{
 			title: "Leases", bench: "^BenchmarkLease", pkgs: []string{"./budget"}, count: "3",
-			asked: []ask{{name: "budget/Lease.*", atOnce: "16", unit: "takes/s", atLeast: 5e6}},
+			words: map[string]string{"Lease": "takes of a unit, in millions"},
+			asked: []ask{{name: "budget/Lease.*", atOnce: "16", unit: "Mtakes/s", atLeast: 5}},
 		},
 		{title: "Start", bench: "^BenchmarkStart", times: "20x", pkgs: []string{"./cmd/quotactl"}},
 		{title: "Shares and history on SQLite", bench: "^Benchmark(Shares|History)$", times: "40x", pkgs: []string{"./budget/sqlitestore"}},

@@ -105,6 +105,10 @@ func figure(unit string, value float64) (text string, column int) {
 		return n, aSecond
 	case strings.HasSuffix(unit, "/s"):
 		return n + " " + plain(strings.TrimSuffix(unit, "/s")), aSecond
+	case unit == "ratio":
+		return n, beside
+	case strings.HasSuffix(unit, "-ratio"):
+		return plain(strings.TrimSuffix(unit, "-ratio")) + " " + n, beside
 	case strings.HasPrefix(unit, "of-"):
 		return n + " of " + plain(unit[len("of-"):]), beside
 	case strings.HasPrefix(unit, "times-"):
