@@ -21,11 +21,14 @@ func sections() []section {
 			words: map[string]string{"Processes/unpaced": "Charge, from processes that share a file"},
 		},
 		{
-			title: "HTTP, 200 connections", bench: "^BenchmarkHTTP", times: "20x", pkgs: stores,
-			words: map[string]string{"HTTP": "charges, beside an empty handler", "HTTPLeased": "charges and takes from a lease, beside an empty handler"},
+			title: "HTTP, 200 connections, beside an empty handler", bench: "^BenchmarkHTTP", times: "20x", count: "3", pkgs: []string{"./budget/redisstore"},
+			words: map[string]string{
+				"HTTP/Redis": "/v1/charge, Redis", "HTTP/SQLite": "/v1/charge, SQLite", "HTTP/none": "/v1/charge, a store that grants at once",
+				"HTTPLeased": "/v1/charge, Redis: decided there, or from a lease",
+			},
 			asked: []ask{
-				{name: "redisstore/HTTP", unit: "ratio", atLeast: 0.65}, {name: "sqlitestore/HTTP", unit: "ratio", atLeast: 0.5},
-				{name: ".*/HTTP", unit: "p99-ratio", atMost: 3},
+				{name: "redisstore/HTTP/Redis", unit: "ratio", atLeast: 0.65}, {name: "redisstore/HTTP/SQLite", unit: "ratio", atLeast: 0.5},
+				{name: "redisstore/HTTP/(Redis|SQLite)", unit: "p99-ratio", atMost: 3},
 			},
 		},
 		{
@@ -54,7 +57,16 @@ func sections() []section {
 			words: map[string]string{"Lease": "takes of a unit, in millions"},
 			asked: []ask{{name: "budget/Lease.*", atOnce: "16", unit: "Mtakes/s", atLeast: 5}},
 		},
-		{title: "Start", bench: "^BenchmarkStart", times: "20x", pkgs: []string{"./cmd/quotactl"}},
+		{
+			title: "The process alone", bench: "^Benchmark(Flights|Decide)$", pkgs: []string{"./budget", "./budget/refusals"},
+			words: map[string]string{
+				"Flights/at-once": "Charge on a store that answers at once", "Flights/300us": "Charge on a store that takes 300 µs",
+				"Flights/hosted": "Charge on a store that answers at once, as a host", "Decide/granted/alone": "granted, refusals not remembered",
+				"Decide/granted/behind": "granted, refusals remembered", "Decide/refused/alone": "refused, refusals not remembered",
+				"Decide/refused/learnt": "refused by the store, and remembered", "Decide/refused/remembered": "refused from memory",
+			},
+		},
+		{title: "Start, beside a program that prints a line", bench: "^BenchmarkStart", times: "20x", pkgs: []string{"./cmd/quotactl"}},
 		{title: "Shares and history on SQLite", bench: "^Benchmark(Shares|History)$", times: "40x", pkgs: []string{"./budget/sqlitestore"}},
 		{title: "Reading 30 days of history", bench: "^BenchmarkPast$", times: "20x", pkgs: stores},
 		{title: "One command beside a million charges", bench: "^BenchmarkOneShot$", times: "40x", pkgs: []string{"./budget/sqlitestore"}},

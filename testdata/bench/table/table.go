@@ -56,6 +56,9 @@ func (t *table) row(s section, l line) []string {
 	cells := make([][]string, len(columns))
 	cells[0], cells[1] = []string{s.name(l)}, []string{l.atOnce}
 	for _, unit := range l.ordered() {
+		if unit == "ns/op" && !l.timed() {
+			continue
+		}
 		text, column := figure(unit, l.values[unit])
 		if column < 0 {
 			continue
@@ -78,7 +81,7 @@ func (t *table) row(s section, l line) []string {
 
 // untold are units that the table leaves out: the size of a ledger is in the row's name, and
 // a charge's time is the rate's inverse.
-var untold = []string{"ns/op", "charges", "entries", "µs/charge"}
+var untold = []string{"charges", "entries", "µs/charge"}
 
 // order is in which order units come in a cell. Others follow in theirs.
 var order = []string{"of-empty", "of-redis_rate", "server-µs", "server-of-empty", "client-µs"}
@@ -94,6 +97,12 @@ func (l line) ordered() []string {
 	return slices.SortedStableFunc(slices.Values(l.units), func(a, b string) int { return place(a) - place(b) })
 }
 
+// timed reports whether a line's time an operation says something: not if it has figures of
+// its own, because then an operation is a round.
+func (l line) timed() bool {
+	return !slices.ContainsFunc(l.units, func(unit string) bool { return !slices.Contains([]string{"ns/op", "B/op", "allocs/op"}, unit) })
+}
+
 // figure is a value in words, and the column that it belongs to; below 0: none.
 func figure(unit string, value float64) (text string, column int) {
 	n := number(value)
@@ -105,6 +114,12 @@ func figure(unit string, value float64) (text string, column int) {
 		return n, aSecond
 	case strings.HasSuffix(unit, "/s"):
 		return n + " " + plain(strings.TrimSuffix(unit, "/s")), aSecond
+	case strings.HasSuffix(unit, "/line"):
+		return plain(strings.TrimSuffix(unit, "/line")) + " " + n + " ×", beside
+	case unit == "cpu-µs/charge":
+		return "process " + n, cpu
+	case unit == "cpu-µs/request":
+		return "empty handler " + n, cpu
 	case unit == "ratio":
 		return n, beside
 	case strings.HasSuffix(unit, "-ratio"):
