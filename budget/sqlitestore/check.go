@@ -3,8 +3,6 @@ package sqlitestore
 import (
 	"cmp"
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 
 	"github.com/quotactl/quotactl/budget/driver"
@@ -29,10 +27,14 @@ func (l *ledger) checkNewest() error {
 func countEntries(ctx context.Context, c *conn) error {
 	var name string
 	var kept, there int64
-	err := c.raw.QueryRowContext(ctx, `SELECT name, n, found FROM
+	found := false
+	err := c.within(ctx, func() (err error) {
+		found, err = c.first(`SELECT name, n, found FROM
 		(SELECT name, n, (SELECT count(*) FROM entry WHERE entry.b = budget.b) AS found FROM budget WHERE name IS NOT NULL)
-		WHERE n <> found LIMIT 1`).Scan(&name, &kept, &there)
-	if errors.Is(err, sql.ErrNoRows) {
+		WHERE n <> found LIMIT 1`, nil, &name, &kept, &there)
+		return err
+	})
+	if err == nil && !found {
 		return nil
 	}
 	return cmp.Or(err, fmt.Errorf("budget %s: %w: it holds %d entries where %d were recorded; %s", name, driver.ErrDamaged, there, kept, adviceDamaged))

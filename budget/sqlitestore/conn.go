@@ -2,60 +2,59 @@ package sqlitestore
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"io/fs"
 	"net/url"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
-	"modernc.org/sqlite"
 )
 
 // conn is one connection with its prepared statements. One goroutine uses it at
 // a time.
 //
-// Its statements take no context: each touches a bounded number of rows, and a context
-// would cost a goroutine for each statement. Only begin can wait for others, and takes the
-// context. Callers check the context between statements and right before the commit.
+// Its statements take no context: each touches a bounded number of rows. Only begin and
+// script can take long, and take the context. Callers check the context between statements
+// and right before the commit.
 type conn struct {
-	db    *sql.DB
-	raw   *sql.Conn
-	stmts map[string]*sql.Stmt
+	library
+	busy  time.Duration
+	stmts map[string]statement
 }
 
 // connect opens the file. Unless readOnly, it creates a missing file, with the mode of
 // path.lock, which must exist. SQLite copies that mode itself, and gives -wal and -shm the
 // mode of the file, whatever the umask.
 func connect(ctx context.Context, path string, busy time.Duration, readOnly bool) (*conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	if !readOnly {
 		if err := checkWritable(path); err != nil {
 			return nil, err
 		}
 	}
-	query := url.Values{"_pragma": {
-		"busy_timeout(" + strconv.FormatInt(busy.Milliseconds(), 10) + ")",
-		"synchronous(FULL)",
-	}, "modeof": {path + ".lock"}}
+	query := url.Values{"modeof": {path + ".lock"}}
 	if readOnly {
 		query.Set("mode", "ro")
-		query.Add("_pragma", "query_only(1)")
 	}
 	text := strings.ReplaceAll(query.Encode(), "+", "%20") // SQLite does not decode + to a space
-	connector, err := sqlite.NewConnector((&url.URL{Scheme: "file", Path: path, RawQuery: text}).String())
+	library, err := openLibrary((&url.URL{Scheme: "file", Path: path, RawQuery: text}).String())
 	if err != nil {
 		return nil, err
 	}
-	db := sql.OpenDB(connector)
-	db.SetMaxOpenConns(1)
-	raw, err := db.Conn(ctx)
-	if err != nil {
-		return nil, errors.Join(err, db.Close())
+	c := &conn{library: library, busy: busy, stmts: map[string]statement{}}
+	c.waitBusy(busy)
+	pragmas := "PRAGMA synchronous=FULL;"
+	if readOnly {
+		pragmas += "PRAGMA query_only=1;"
 	}
-	return &conn{db: db, raw: raw, stmts: map[string]*sql.Stmt{}}, nil
+	if err := c.script(ctx, pragmas); err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	return c, nil
 }
 
 // checkWritable refuses files that this user may not write. SQLite would open them
@@ -75,87 +74,126 @@ func (c *conn) close() error {
 	if c == nil {
 		return nil
 	}
-	var errs []error
-	for _, stmt := range c.stmts {
-		errs = append(errs, stmt.Close())
+	for _, s := range c.stmts {
+		c.finalize(s) // its error would be that of its last step
 	}
-	return errors.Join(append(errs, c.raw.Close(), c.db.Close())...)
+	return c.library.close()
 }
 
 // prepared returns the statement, which it prepares once for the connection.
-func (c *conn) prepared(query string) (*sql.Stmt, error) {
-	if stmt := c.stmts[query]; stmt != nil {
-		return stmt, nil
+func (c *conn) prepared(query string) (statement, error) {
+	if s, ok := c.stmts[query]; ok {
+		return s, nil
 	}
-	stmt, err := c.raw.PrepareContext(context.Background(), query)
+	s, err := c.prepare(query)
 	if err == nil {
-		c.stmts[query] = stmt
+		c.stmts[query] = s
 	}
-	return stmt, err
+	return s, err
 }
 
 // exec runs a statement.
 func (c *conn) exec(query string, args ...any) error {
-	stmt, err := c.prepared(query)
+	s, err := c.prepared(query)
 	if err != nil {
 		return err
 	}
-	_, err = stmt.ExecContext(context.Background(), args...)
+	defer c.reset(s)
+	if err := c.bind(s, args); err != nil {
+		return err
+	}
+	for more := true; more && err == nil; {
+		more, err = c.step(s)
+	}
 	return err
 }
 
 // change runs a statement and returns how many rows it changed.
 func (c *conn) change(query string, args ...any) (int64, error) {
-	stmt, err := c.prepared(query)
-	if err != nil {
-		return 0, err
-	}
-	result, err := stmt.ExecContext(context.Background(), args...)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
+	err := c.exec(query, args...)
+	return c.changes(), err
 }
 
 // first scans the first row into dest. It returns false if there is no row.
-func (c *conn) first(query string, args []any, dest ...any) (bool, error) {
-	stmt, err := c.prepared(query)
+func (c *conn) first(query string, args []any, dest ...any) (found bool, err error) {
+	s, err := c.prepared(query)
 	if err != nil {
 		return false, err
 	}
-	err = stmt.QueryRowContext(context.Background(), args...).Scan(dest...)
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
+	defer c.reset(s)
+	if err := c.bind(s, args); err != nil {
+		return false, err
 	}
-	return err == nil, err
+	if found, err = c.step(s); !found || err != nil {
+		return false, err
+	}
+	return true, c.scan(s, dest)
 }
 
-// each scans every row into dest and calls visit.
-func (c *conn) each(query string, args []any, visit func(), dest ...any) (err error) {
-	stmt, err := c.prepared(query)
+// each scans every row into dest and calls visit, which must not run the same query.
+func (c *conn) each(query string, args []any, visit func(), dest ...any) error {
+	s, err := c.prepared(query)
 	if err != nil {
 		return err
 	}
-	rows, err := stmt.QueryContext(context.Background(), args...)
-	if err != nil {
+	defer c.reset(s)
+	if err := c.bind(s, args); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		if err := rows.Scan(dest...); err != nil {
+	for {
+		if more, err := c.step(s); !more || err != nil {
+			return err
+		}
+		if err := c.scan(s, dest); err != nil {
 			return err
 		}
 		visit()
 	}
-	return rows.Err()
 }
 
-// begin starts a transaction. It waits for other programs until the context ends. The
-// transaction may have begun even if begin fails.
-func (c *conn) begin(ctx context.Context, how string) error {
-	_, err := c.raw.ExecContext(ctx, "BEGIN "+how)
-	if err != nil && ctx.Err() != nil {
-		return ctx.Err()
+// within runs a step of this connection that may take long, and interrupts SQLite when the
+// context ends; the error is then the context's.
+func (c *conn) within(ctx context.Context, step func() error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		c.interrupt()
+		close(interrupted)
+	})
+	err := step()
+	if !stop() {
+		<-interrupted // it uses the connection
+		if err != nil {
+			return ctx.Err()
+		}
 	}
 	return err
 }
+
+// script runs statements that are separated by semicolons, and reads none of their rows.
+func (c *conn) script(ctx context.Context, text string) error {
+	return c.within(ctx, func() error { return c.runAll(text) })
+}
+
+// begin starts a transaction. It waits for other programs until the context ends.
+func (c *conn) begin(ctx context.Context, how string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	c.waitBusy(0)
+	defer c.waitBusy(c.busy)
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		err := c.exec("BEGIN " + how)
+		if !isBusy(err) {
+			return err
+		}
+		if cause := wait(ctx, pause); cause != nil {
+			return cause
+		}
+	}
+}
+
+// errOf is the error of a query whose row is always there.
+func errOf(_ bool, err error) error { return err }

@@ -26,7 +26,7 @@ func (s *Store) Diagnose(ctx context.Context) []driver.Finding {
 	if err == nil {
 		var says string
 		err = s.readAlone(ctx, func(c *conn) error {
-			err := c.raw.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&says)
+			err := c.within(ctx, func() error { return errOf(c.first("PRAGMA quick_check(1)", nil, &says)) })
 			if err == nil && says != "ok" {
 				err = fmt.Errorf("%w: %s; %s", driver.ErrDamaged, says, adviceDamaged)
 			}

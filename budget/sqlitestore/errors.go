@@ -7,7 +7,6 @@ import (
 	"io/fs"
 
 	"golang.org/x/sys/unix"
-	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/quotactl/quotactl/budget/driver"
@@ -41,12 +40,12 @@ func (s *Store) explain(ctx context.Context, what string, err error) error {
 		return fmt.Errorf("sqlite store %s: %s: %w: waited %s for its turn; is another process holding %s.lock or the file?",
 			s.path, what, driver.ErrUnavailable, s.timeout, s.path)
 	}
-	var from *sqlite.Error
+	var from *sqliteError
 	if errors.As(err, &from) {
-		if from.Code() == sqlite3.SQLITE_IOERR_SHORT_READ {
+		if from.code == sqlite3.SQLITE_IOERR_SHORT_READ {
 			return say("was the file removed or replaced while another process has it open? That process switches to the new file with its next call, or when it is restarted; then try again", driver.ErrUnavailable)
 		}
-		return say(meaning(from.Code() & 0xff))
+		return say(meaning(from.code & 0xff))
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
@@ -88,6 +87,6 @@ func isTimeUp(err error) bool { return errors.Is(err, context.DeadlineExceeded) 
 
 // isBusy reports whether another connection holds what SQLite needed.
 func isBusy(err error) bool {
-	var from *sqlite.Error
-	return errors.As(err, &from) && from.Code()&0xff == sqlite3.SQLITE_BUSY
+	var from *sqliteError
+	return errors.As(err, &from) && from.code&0xff == sqlite3.SQLITE_BUSY
 }

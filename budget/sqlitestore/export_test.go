@@ -2,7 +2,8 @@ package sqlitestore
 
 import (
 	"context"
-	"database/sql"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 )
@@ -83,13 +84,13 @@ func WaitForLock(ctx context.Context, s *Store) error { return s.lock.wait(ctx) 
 // prepared, by statement.
 func Plans(s *Store) (map[string][]string, error) {
 	plans := map[string][]string{}
-	for query := range s.writer.stmts {
+	for _, query := range slices.Collect(maps.Keys(s.writer.stmts)) {
 		if !strings.Contains(query, "history") && !strings.Contains(query, "series") {
 			continue
 		}
 		var id, parent, unused int64
 		var step string
-		err := (&conn{raw: s.writer.raw, stmts: map[string]*sql.Stmt{}}).each("EXPLAIN QUERY PLAN "+query, make([]any, strings.Count(query, "?")), func() {
+		err := s.writer.each("EXPLAIN QUERY PLAN "+query, nil, func() {
 			plans[query] = append(plans[query], step)
 		}, &id, &parent, &unused, &step)
 		if err != nil {

@@ -187,12 +187,12 @@ INSERT INTO history_day(budget, day, id, series)
 // isPrepared reports whether prepareFile has nothing to do. It changes nothing and needs
 // no lock. It returns false if it cannot read the file, or another process is still creating
 // it: prepareFile, under the lock, finds out what is wrong.
-func isPrepared(ctx context.Context, c *conn) bool {
+func isPrepared(c *conn) bool {
 	var mode string
-	if err := c.raw.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil || mode != "wal" {
+	if _, err := c.first("PRAGMA journal_mode", nil, &mode); err != nil || mode != "wal" {
 		return false
 	}
-	version, err := identify(ctx, c)
+	version, err := identify(c)
 	return err == nil && version == schemaVersion
 }
 
@@ -200,11 +200,11 @@ func isPrepared(ctx context.Context, c *conn) bool {
 // that is not ours. The caller holds the file lock.
 func prepareFile(ctx context.Context, c *conn) error {
 	// Check before changing anything: another program's file must stay as it is.
-	if _, err := identify(ctx, c); err != nil {
+	if _, err := identify(c); err != nil {
 		return err
 	}
 	var mode string
-	if err := c.raw.QueryRowContext(ctx, "PRAGMA journal_mode=WAL").Scan(&mode); err != nil {
+	if err := errOf(c.first("PRAGMA journal_mode=WAL", nil, &mode)); err != nil {
 		return err
 	}
 	if mode != "wal" {
@@ -215,7 +215,7 @@ func prepareFile(ctx context.Context, c *conn) error {
 		return err
 	}
 	err = func() error {
-		version, err := identify(ctx, c)
+		version, err := identify(c)
 		if err != nil || version == schemaVersion {
 			return err
 		}
@@ -226,8 +226,7 @@ func prepareFile(ctx context.Context, c *conn) error {
 				change += migrations[version]
 			}
 		}
-		_, err = c.raw.ExecContext(ctx, fmt.Sprintf("%s PRAGMA application_id=%d; PRAGMA user_version=%d;", change, applicationID, schemaVersion))
-		return err
+		return c.script(ctx, fmt.Sprintf("%s PRAGMA application_id=%d; PRAGMA user_version=%d;", change, applicationID, schemaVersion))
 	}()
 	if err == nil {
 		err = c.exec("COMMIT")
@@ -240,12 +239,12 @@ func prepareFile(ctx context.Context, c *conn) error {
 
 // identify returns the version of the file's schema, 0 for a new file. It fails if the file
 // is not ours or is newer than this program.
-func identify(ctx context.Context, c *conn) (version int64, err error) {
+func identify(c *conn) (version int64, err error) {
 	var id, tables int64
 	for query, dest := range map[string]*int64{
 		"PRAGMA application_id": &id, "PRAGMA user_version": &version, "SELECT count(*) FROM sqlite_schema": &tables,
 	} {
-		if err := c.raw.QueryRowContext(ctx, query).Scan(dest); err != nil {
+		if err := errOf(c.first(query, nil, dest)); err != nil {
 			return 0, err
 		}
 	}

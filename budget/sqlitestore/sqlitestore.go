@@ -138,7 +138,7 @@ func (s *Store) start(ctx context.Context) error {
 	if s.writer, err = connect(ctx, s.path, s.timeout, false); err != nil {
 		return err
 	}
-	if !isPrepared(ctx, s.writer) {
+	if !isPrepared(s.writer) {
 		if err := s.prepare(ctx); err != nil {
 			return err
 		}

@@ -223,12 +223,14 @@ func (l *ledger) drop(w *window) error {
 func (l *ledger) readWindows() error {
 	numbers := map[int64]*window{}
 	var w window
+	var kind string
 	err := l.c.each("SELECT no, key, kind, length, longest, used_at, cut, floor, precision FROM win WHERE b = ?", []any{l.b}, func() {
 		read := w
+		read.kind = limit.Kind(kind)
 		read.lanes, read.next = map[int64]*total{}, none
 		read.shape = limit.Window{Kind: read.kind, Length: read.length, Precision: read.precise}
 		l.windows[read.key], numbers[read.no] = &read, &read
-	}, &w.no, &w.key, &w.kind, &w.length, &w.longest, &w.usedAt, &w.cut, &w.floor, &w.precise)
+	}, &w.no, &w.key, &kind, &w.length, &w.longest, &w.usedAt, &w.cut, &w.floor, &w.precise)
 	if err != nil {
 		return err
 	}
