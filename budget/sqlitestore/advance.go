@@ -72,7 +72,7 @@ func (l *ledger) expire(w *window, lane int64, t *total, cut int64, steps *int) 
 	for more := true; more && *steps > 0; {
 		var rows []row
 		var err error
-		if rows, more, err = l.rows(lane, t.cut, cut, min(*steps, chunk)); err != nil {
+		if rows, more, err = l.rows(lane, t.cut, cut, min(*steps, l.few())); err != nil {
 			return err
 		}
 		*steps -= max(1, len(rows))
@@ -82,6 +82,14 @@ func (l *ledger) expire(w *window, lane int64, t *total, cut int64, steps *int) 
 		}
 		if !more {
 			return l.expired(lane, t, cut)
+		}
+		sum, found, err := l.leap(lane, t.cut, cut, steps)
+		if err != nil {
+			return err
+		}
+		if found {
+			w.back(t, sum.units, sum.calls)
+			t.cut = sum.score
 		}
 		t.next = t.cut + 1
 	}
@@ -101,7 +109,7 @@ func (l *ledger) expired(lane int64, t *total, cut int64) error {
 
 // build counts more entries into a total that is not built to its end.
 func (l *ledger) build(w *window, lane int64, t *total, steps *int) error {
-	rows, more, err := l.rowsOf(w, lane, t.built, min(*steps, chunk))
+	rows, more, err := l.rowsOf(w, lane, t.built, min(*steps, l.few()))
 	if err != nil {
 		return err
 	}
@@ -113,6 +121,15 @@ func (l *ledger) build(w *window, lane int64, t *total, steps *int) error {
 	}
 	if !more {
 		t.built, t.dirty = toTheEnd, true
+		return nil
 	}
-	return nil
+	if w.kind == limit.Concurrent { // a sum is of entries in every state
+		return nil
+	}
+	sum, found, err := l.leap(lane, t.built, toTheEnd, steps)
+	if found {
+		w.add(t, sum.units, sum.calls)
+		t.built = sum.score
+	}
+	return err
 }

@@ -1,11 +1,15 @@
 package sqlitestore_test
 
 import (
+	"context"
+	"errors"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/storetest"
 )
@@ -22,11 +26,25 @@ func TestConformanceInSteps(t *testing.T) {
 	storetest.Run(t, openForSuite(func(s *sqlitestore.Store) { sqlitestore.SetSteps(s, 100, 60) }))
 }
 
+// TestConformanceWithSums holds the store to the same where sums are made of few entries.
+func TestConformanceWithSums(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, openForSuite(func(s *sqlitestore.Store) {
+		sqlitestore.SetSteps(s, 100, 60)
+		sqlitestore.SetSums(s, 3)
+	}))
+}
+
 func openForSuite(prepare func(*sqlitestore.Store)) func(testing.TB, func() int64) storetest.Store {
 	return func(t testing.TB, clock func() int64) storetest.Store {
 		s := must.Get(sqlitestore.OpenWithClock(t.Context(), filepath.Join(t.TempDir(), "q.db"), sqlitestore.Options{Timeout: time.Minute}, clock))(t)
 		prepare(s)
-		t.Cleanup(func() { _ = s.Close() }) // a second time where the test closed it
+		t.Cleanup(func() {
+			if _, err := sqlitestore.CheckSums(context.Background(), s); !errors.Is(err, driver.ErrClosed) {
+				check.NoError(t, err)
+			}
+			_ = s.Close() // a second time where the test closed it
+		})
 		return s
 	}
 }
@@ -40,6 +58,22 @@ func TestWalk(t *testing.T) {
 func TestWalkInSteps(t *testing.T) {
 	t.Parallel()
 	storetest.Walk(t, openForSuite(func(s *sqlitestore.Store) { sqlitestore.SetSteps(s, 3, 2) }), 5000)
+}
+
+// TestWalkWithSums walks where sums are made of two entries, which decisions go by from the
+// fifth on.
+func TestWalkWithSums(t *testing.T) {
+	t.Parallel()
+	storetest.Walk(t, openForSuite(func(s *sqlitestore.Store) { sqlitestore.SetSums(s, 2) }), 10_000)
+}
+
+// TestWalkWithSumsInSteps has them go by sums in several transactions, too.
+func TestWalkWithSumsInSteps(t *testing.T) {
+	t.Parallel()
+	storetest.Walk(t, openForSuite(func(s *sqlitestore.Store) {
+		sqlitestore.SetSteps(s, 8, 2)
+		sqlitestore.SetSums(s, 2)
+	}), 5000)
 }
 
 func TestSoak(t *testing.T) {

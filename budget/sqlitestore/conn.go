@@ -177,6 +177,12 @@ func (c *conn) script(ctx context.Context, text string) error {
 	return c.within(ctx, func() error { return c.runAll(text) })
 }
 
+// The ways to begin a transaction: to write, or to read only.
+const (
+	beginWriting = "BEGIN IMMEDIATE"
+	beginReading = "BEGIN DEFERRED"
+)
+
 // begin starts a transaction. It waits for other programs until the context ends.
 func (c *conn) begin(ctx context.Context, how string) error {
 	if err := ctx.Err(); err != nil {
@@ -185,7 +191,7 @@ func (c *conn) begin(ctx context.Context, how string) error {
 	c.waitBusy(0)
 	defer c.waitBusy(c.busy)
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		err := c.exec("BEGIN " + how)
+		err := c.exec(how)
 		if !isBusy(err) {
 			return err
 		}

@@ -2,12 +2,14 @@ package sqlitestore_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/sqlitestore"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
@@ -50,9 +52,12 @@ func TestDamagedFile(t *testing.T) {
 			func(t *testing.T, path string) { overwrite(t, path, 0, []byte(strings.Repeat("no database ", 10))) },
 			driver.ErrStoreConfig, "give another path",
 		},
-		"a table is gone":    {func(t *testing.T, path string) { execute(t, path, "DROP TABLE total") }, driver.ErrDamaged, "restore it from a backup"},
-		"a column is gone":   {func(t *testing.T, path string) { execute(t, path, "ALTER TABLE win DROP COLUMN floor") }, driver.ErrDamaged, "restore it from a backup"},
-		"a charge is gone":   {func(t *testing.T, path string) { execute(t, path, "DELETE FROM entry WHERE id = 'a4'") }, driver.ErrDamaged, "restore it from a backup"},
+		"a table is gone":  {func(t *testing.T, path string) { execute(t, path, "DROP TABLE total") }, driver.ErrDamaged, "restore it from a backup"},
+		"a column is gone": {func(t *testing.T, path string) { execute(t, path, "ALTER TABLE win DROP COLUMN floor") }, driver.ErrDamaged, "restore it from a backup"},
+		"a charge is gone": {func(t *testing.T, path string) { execute(t, path, "DELETE FROM entry WHERE id = 'a4'") }, driver.ErrDamaged, "restore it from a backup"},
+		"its totals cut short": {func(t *testing.T, path string) {
+			execute(t, path, "UPDATE budget SET hot = substr(hot, 1, 9)")
+		}, driver.ErrDamaged, "restore it from a backup"},
 		"another's from now": {func(t *testing.T, path string) { execute(t, path, "PRAGMA application_id = 7") }, driver.ErrStoreConfig, "another program"},
 		"a newer version's":  {func(t *testing.T, path string) { execute(t, path, "PRAGMA user_version = 99") }, driver.ErrStoreConfig, "newer quotactl"},
 	} {
@@ -103,6 +108,25 @@ func TestEntriesAreCounted(t *testing.T) {
 	execute(t, b.path, "DELETE FROM entry WHERE id = 'a1'")
 	if got := integrity(); got.Level != driver.Fault || !strings.Contains(got.Says, "it holds 2 entries where 3 were recorded") {
 		t.Errorf("%+v, want that one of 3 entries is missing", got)
+	}
+}
+
+// A sum that is not that of its entries is told by the doctor, too.
+func TestSumsAreChecked(t *testing.T) {
+	b := newBench(t, rolling(100, hour))
+	sqlitestore.SetSums(b.store, 2)
+	for i := range 8 {
+		b.now += second // sums are of entries up to now
+		b.granted(item(fmt.Sprint("a", i), 2))
+	}
+	if n := must.Get(sqlitestore.CheckSums(t.Context(), b.store))(t); n != 4 {
+		t.Fatalf("%d sums of 8 entries, want 4", n)
+	}
+	execute(t, b.path, "UPDATE entry_sum SET units = units + 1 WHERE upto = (SELECT max(upto) FROM entry_sum)")
+	found := b.store.Diagnose(t.Context())
+	got := found[slices.IndexFunc(found, func(f driver.Finding) bool { return f.Check == "integrity" })]
+	if got.Level != driver.Fault || !strings.Contains(got.Says, "a sum of its entries is 5 units, and they are 4") {
+		t.Errorf("%+v, want that a sum is wrong", got)
 	}
 }
 

@@ -33,6 +33,9 @@ func (s *Store) Diagnose(ctx context.Context) []driver.Finding {
 			if err == nil {
 				err = countEntries(ctx, c)
 			}
+			if err == nil {
+				err = checkSums(ctx, c)
+			}
 			return err
 		})
 	}

@@ -54,7 +54,7 @@ func (v *counting) report(r driver.Report, answer *driver.Drift) (err error) {
 		}
 		return nil
 	}
-	old, err := l.pseudoAt(limit.DriftID(v.limit.Name))
+	old, err := l.entryAt(limit.DriftID(v.limit.Name))
 	if err != nil {
 		return err
 	}

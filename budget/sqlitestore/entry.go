@@ -14,6 +14,9 @@ const (
 	stateMerged // a row for several charges of one slot, which have given up their ids
 )
 
+// observedBit is added to the state of an entry that observe mode let through.
+const observedBit = 8
+
 // The classes of a lane: walks for units read the first, walks for calls the first two,
 // and no walk reads the last.
 const (
@@ -28,13 +31,13 @@ type entry struct {
 	id    string
 	lane  int64
 	score int64
+	no    int64 // tells it apart from others of its lane and score
 	start int64
 	asked int64
 	units int64
 	state int64
 	calls int64 // 1, except for a merged row
-	// observed: but for observe mode it would have been refused. It is written with the
-	// entry; only merging, sums and exports read it.
+	// observed: but for observe mode it would have been refused.
 	observed bool
 
 	job, region, run int64
@@ -66,11 +69,18 @@ func laneOf(operation, units, state int64) int64 {
 	return operation*classes + classUnits
 }
 
+// entryColumns are the columns that scanEntry reads.
+const entryColumns = "id, lane, score, no, coalesce(start, score), coalesce(asked, units), units, calls, state & 7, state >> 3, job, region, run"
+
+func (e *entry) columns() []any {
+	return []any{(*storedID)(&e.id), &e.lane, &e.score, &e.no, &e.start, &e.asked, &e.units, &e.calls, &e.state, &e.observed, &e.job, &e.region, &e.run}
+}
+
 // entryAt reads the entry with an id, or returns nil. The entry may no longer be held.
 func (l *ledger) entryAt(id string) (*entry, error) {
-	e := &entry{id: id, calls: 1}
-	found, err := l.c.first("SELECT lane, score, start, asked, units, state, job, region, run FROM entry WHERE b = ? AND id = ?", []any{l.b, id},
-		&e.lane, &e.score, &e.start, &e.asked, &e.units, &e.state, &e.job, &e.region, &e.run)
+	e := &entry{}
+	found, err := l.c.first("SELECT "+entryColumns+" FROM entry_id AS i JOIN entry USING (b, lane, score, no) WHERE i.b = ? AND i.hash = ? AND id = ?",
+		[]any{l.b, hashOf(id), stored(id)}, e.columns()...)
 	if err != nil || !found {
 		return nil, err
 	}
@@ -96,19 +106,56 @@ func (l *ledger) insert(e *entry) error {
 
 // store writes an entry, and changes no total.
 func (l *ledger) store(e *entry) error {
-	err := l.c.exec("INSERT INTO entry(b, id, lane, score, start, asked, units, state, job, region, run, calls, observed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-		l.b, e.id, e.lane, e.score, e.start, e.asked, e.units, e.state, e.job, e.region, e.run, e.calls, e.observed)
-	if err != nil {
+	if err := l.put(e); err != nil {
 		return err
 	}
 	l.n++
 	l.units += e.units
-	return nil
+	return l.addToSum(e.lane, e.score, e.units, e.calls)
 }
 
-// remove takes an entry out of the file and out of every total that counts it.
-func (l *ledger) remove(e *entry) error {
-	if err := l.c.exec("DELETE FROM entry WHERE b = ? AND id = ?", l.b, e.id); err != nil {
+// put writes an entry's rows, and gives it a number among those of its lane and score.
+func (l *ledger) put(e *entry) error {
+	state := e.state
+	if e.observed {
+		state += observedBit
+	}
+	var start, asked any
+	if e.start != e.score {
+		start = e.start
+	}
+	if e.asked != e.units {
+		asked = e.asked
+	}
+	write := func() error {
+		return l.c.exec("INSERT INTO entry(b, lane, score, no, id, units, calls, state, start, asked, job, region, run) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+			l.b, e.lane, e.score, e.no, stored(e.id), e.units, e.calls, state, start, asked, e.job, e.region, e.run)
+	}
+	e.no = 0
+	err := write()
+	if isTaken(err) {
+		if _, err := l.c.first("SELECT max(no) + 1 FROM entry WHERE b = ? AND lane = ? AND score = ?", []any{l.b, e.lane, e.score}, &e.no); err != nil {
+			return err
+		}
+		err = write()
+	}
+	if err != nil {
+		return err
+	}
+	return l.c.exec("INSERT INTO entry_id(b, hash, lane, score, no) VALUES (?, ?, ?, ?, ?)", l.b, hashOf(e.id), e.lane, e.score, e.no)
+}
+
+// erase deletes an entry's rows.
+func (l *ledger) erase(e *entry) error {
+	if err := l.c.exec("DELETE FROM entry WHERE b = ? AND lane = ? AND score = ? AND no = ?", l.b, e.lane, e.score, e.no); err != nil {
+		return err
+	}
+	return l.c.exec("DELETE FROM entry_id WHERE b = ? AND hash = ? AND lane = ? AND score = ? AND no = ?", l.b, hashOf(e.id), e.lane, e.score, e.no)
+}
+
+// take takes an entry out of the file, and changes no total and no sum.
+func (l *ledger) take(e *entry) error {
+	if err := l.erase(e); err != nil {
 		return err
 	}
 	if l.witness == e.id {
@@ -116,15 +163,38 @@ func (l *ledger) remove(e *entry) error {
 	}
 	l.n--
 	l.units -= e.units
-	l.takeBack(e)
 	return nil
+}
+
+// remove takes an entry out of the file and out of every total that counts it.
+func (l *ledger) remove(e *entry) error {
+	if err := l.take(e); err != nil {
+		return err
+	}
+	l.takeBack(e)
+	return l.addToSum(e.lane, e.score, -e.units, -e.calls)
+}
+
+// move gives an entry another lane, state, units and score, and changes the sums, but no
+// total.
+func (l *ledger) move(e, to *entry) error {
+	if err := l.erase(e); err != nil {
+		return err
+	}
+	if err := l.put(to); err != nil {
+		return err
+	}
+	if err := l.addToSum(e.lane, e.score, -e.units, -e.calls); err != nil {
+		return err
+	}
+	return l.addToSum(to.lane, to.score, to.units, to.calls)
 }
 
 // finish ends an open reservation with a state, units and a score.
 func (l *ledger) finish(e *entry, state, units, score, now int64) error {
-	lane := laneOf(e.operation(), units, state)
-	err := l.c.exec("UPDATE entry SET lane = ?, score = ?, units = ?, state = ? WHERE b = ? AND id = ?", lane, score, units, state, l.b, e.id)
-	if err != nil {
+	ended := *e
+	ended.lane, ended.state, ended.units, ended.score = laneOf(e.operation(), units, state), state, units, score
+	if err := l.move(e, &ended); err != nil {
 		return err
 	}
 	if min(e.score, score) < now {
@@ -132,7 +202,7 @@ func (l *ledger) finish(e *entry, state, units, score, now int64) error {
 	}
 	l.changes++
 	l.count(e.lane, e.state, e.score, -e.units, -1)
-	l.count(lane, state, score, units, 1)
+	l.count(ended.lane, state, score, units, 1)
 	l.units += units - e.units
 	return nil
 }

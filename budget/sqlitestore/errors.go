@@ -90,3 +90,9 @@ func isBusy(err error) bool {
 	var from *sqliteError
 	return errors.As(err, &from) && from.code&0xff == sqlite3.SQLITE_BUSY
 }
+
+// isTaken reports whether a row with the same primary key exists.
+func isTaken(err error) bool {
+	var from *sqliteError
+	return errors.As(err, &from) && from.code == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY
+}

@@ -85,9 +85,11 @@ type rowReader struct {
 
 // all gives every entry.
 func (r rowReader) all() error {
-	for last, more := "", true; more; {
+	last := entry{lane: -1}
+	for more := true; more; {
 		n := 0
-		err := r.chunk("id > ? ORDER BY id LIMIT ?", []any{last, exportChunk}, func(id string) { last, n = id, n+1 })
+		err := r.chunk("(lane, score, no) > (?, ?, ?) ORDER BY lane, score, no LIMIT ?", []any{last.lane, last.score, last.no, exportChunk},
+			func(e entry) { last, n = e, n+1 })
 		if err != nil {
 			return err
 		}
@@ -113,7 +115,7 @@ func (r rowReader) counting(c driver.Counting) error {
 			if err != nil {
 				return err
 			}
-			if err := r.chunk("lane = ? AND score > ? AND score <= ?", []any{lane, above, upto}, func(string) {}); err != nil {
+			if err := r.chunk("lane = ? AND score > ? AND score <= ?", []any{lane, above, upto}, func(entry) {}); err != nil {
 				return err
 			}
 			above = upto
@@ -122,17 +124,17 @@ func (r rowReader) counting(c driver.Counting) error {
 	return nil
 }
 
-// chunk gives the entries of a condition, and calls each with their ids.
-func (r rowReader) chunk(where string, args []any, each func(id string)) error {
+// chunk gives the entries of a condition, and calls each with them.
+func (r rowReader) chunk(where string, args []any, each func(entry)) error {
 	if err := r.ctx.Err(); err != nil {
 		return err
 	}
 	var e entry
 	var rows []driver.Row
 	l := r.l
-	err := l.c.each(`SELECT id, lane, score, start, asked, units, state, job, region, run, calls, observed FROM entry WHERE b = ? AND `+where,
+	err := l.c.each("SELECT "+entryColumns+" FROM entry WHERE b = ? AND "+where,
 		append([]any{l.b}, args...), func() {
-			each(e.id)
+			each(e)
 			if e.score > l.gone {
 				rows = append(rows, driver.Row{
 					ID: driver.MergedID(e.id, l.id), Operation: l.base(e.operation()), State: rowStates[e.state],
@@ -140,7 +142,7 @@ func (r rowReader) chunk(where string, args []any, each func(id string)) error {
 					Labels: driver.Labels{Job: r.labels[e.job], Region: r.labels[e.region], Run: r.labels[e.run]}, Observed: e.observed,
 				})
 			}
-		}, &e.id, &e.lane, &e.score, &e.start, &e.asked, &e.units, &e.state, &e.job, &e.region, &e.run, &e.calls, &e.observed)
+		}, e.columns()...)
 	if err != nil {
 		return err
 	}
@@ -234,10 +236,10 @@ func (d *decider) importRow(r driver.Row, head driver.LedgerHead, answer *driver
 	if err != nil {
 		return err
 	}
-	old, err := l.pseudoAt(e.id)
+	old, err := l.entryAt(e.id)
 	if err == nil && old != nil && old.score > l.gone && r.State != driver.RowMerged && !old.is(e) {
 		e.id = driver.OtherID(r.ID, head)
-		old, err = l.pseudoAt(e.id)
+		old, err = l.entryAt(e.id)
 	}
 	switch {
 	case err != nil:

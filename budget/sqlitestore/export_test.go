@@ -2,6 +2,7 @@ package sqlitestore
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -36,6 +37,10 @@ func SetPausedIn(s *Store, paused func(context.Context)) { s.paused = paused }
 
 // SetClosing has a function called before a decision's last look at the time.
 func SetClosing(s *Store, closing func()) { s.closing = closing }
+
+// SetTimed has a function called with how long each transaction that writes took,
+// without its commit.
+func SetTimed(s *Store, timed func(time.Duration)) { s.timed = timed }
 
 // SetTimeout bounds later calls.
 func SetTimeout(s *Store, timeout time.Duration) { s.timeout = timeout }
@@ -98,4 +103,26 @@ func Plans(s *Store) (map[string][]string, error) {
 		}
 	}
 	return plans, nil
+}
+
+// SetSums makes sums of so few entries.
+func SetSums(s *Store, perSum int) { s.perSum = perSum }
+
+// CheckSums holds the sums against the entries, and is how many there are.
+func CheckSums(ctx context.Context, s *Store) (n int, err error) {
+	err = s.read(ctx, func(c *conn) error {
+		return errors.Join(checkSums(ctx, c), countEntries(ctx, c), errOf(c.first("SELECT count(*) FROM entry_sum", nil, &n)))
+	})
+	return n, err
+}
+
+// WriteOut moves what waits in a budget's row to the tables.
+func WriteOut(s *Store, name string) error {
+	return s.write(context.Background(), func(c *conn) error {
+		l, err := s.ledger(c, name)
+		if err != nil {
+			return err
+		}
+		return errors.Join(l.writeTotals(), l.addWaiting(), l.write())
+	})
 }

@@ -106,44 +106,70 @@ func (l *ledger) noteEnd(e *entry, units, calls int64) error {
 	return nil
 }
 
-// writeHistory writes what the transaction noted.
+// writeHistory writes what the transaction noted. What is for a row of the present hour waits
+// in the budget's row from then on.
 func (l *ledger) writeHistory() error {
+	hour := l.last / driver.HistoryHour
+	for key := range l.waiting {
+		if key.hour != hour {
+			if err := l.addWaiting(); err != nil {
+				return err
+			}
+			break
+		}
+	}
 	for key, sum := range l.noted {
 		if key.hour < l.firstHour(l.last) {
 			continue
 		}
-		if err := l.addHistory(key, sum); err != nil {
+		if one := l.waiting[key]; one != nil {
+			one.units, one.calls = one.units+sum.units, one.calls+sum.calls
+			continue
+		}
+		no, err := l.addHistory(key, sum)
+		if err != nil {
 			return err
 		}
+		if key.hour != hour {
+			continue
+		}
+		if len(l.waiting) >= mostHot {
+			if err := l.addWaiting(); err != nil {
+				return err
+			}
+		}
+		l.waiting[key] = &waiting{no: no}
 	}
 	clear(l.noted)
 	return nil
 }
 
-// addHistory adds to one row, which it makes if it is missing.
-func (l *ledger) addHistory(key hourly, add sum) error {
-	const update = "UPDATE history SET units = units + ?, calls = calls + ? WHERE series = ? AND hour = ?"
+// addToHistory adds to a row that exists.
+const addToHistory = "UPDATE history SET units = units + ?, calls = calls + ? WHERE series = ? AND hour = ?"
+
+// addHistory adds to one row, which it makes if it is missing, and returns the number of its
+// series.
+func (l *ledger) addHistory(key hourly, add sum) (no int64, err error) {
 	if no, known := l.series[key.series]; known {
-		rows, err := l.c.change(update, add.units, add.calls, no, key.hour)
+		rows, err := l.c.change(addToHistory, add.units, add.calls, no, key.hour)
 		if err != nil || rows > 0 {
-			return err
+			return no, err
 		}
 	}
 	if err := l.place(&key); err != nil {
-		return err
+		return 0, err
 	}
-	no, err := l.seriesNumber(key)
-	if err != nil {
-		return err
+	if no, err = l.seriesNumber(key); err != nil {
+		return 0, err
 	}
-	rows, err := l.c.change(update, add.units, add.calls, no, key.hour)
+	rows, err := l.c.change(addToHistory, add.units, add.calls, no, key.hour)
 	if err != nil || rows > 0 {
-		return err
+		return no, err
 	}
 	if err := l.c.exec("INSERT INTO history(series, hour, units, calls) VALUES (?, ?, ?, ?)", no, key.hour, add.units, add.calls); err != nil {
-		return err
+		return 0, err
 	}
-	return l.pruneHistory(no)
+	return no, l.pruneHistory(no)
 }
 
 // place turns the series into that of the operation alone, if the day has
@@ -190,8 +216,8 @@ func (l *ledger) seriesNumber(key hourly) (no int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if l.series == nil || len(l.series) >= maxSeries {
-		l.series = map[series]int64{}
+	if len(l.series) >= maxSeries {
+		clear(l.series)
 	}
 	l.series[key.series] = no
 	return no, nil
@@ -264,9 +290,17 @@ func (l *ledger) exportHistory(ctx context.Context, now int64, to driver.LedgerW
 		row := driver.Row{ID: s.source, State: driver.RowHistory, Operation: s.operation, Labels: driver.Labels{Job: s.job, Region: s.region}}
 		var hour int64
 		var rows []driver.Row
-		err := l.c.each("SELECT hour, units, calls, as_of FROM history WHERE series = ? AND hour BETWEEN ? AND ? AND (units <> 0 OR calls <> 0)", []any{no, l.firstHour(now), l.lastHour(now)}, func() {
+		err := l.c.each("SELECT hour, units, calls, as_of FROM history WHERE series = ? AND hour BETWEEN ? AND ?", []any{no, l.firstHour(now), l.lastHour(now)}, func() {
 			if s.source == "" {
 				row.ID, row.AsOf = ids[hour/historyDay], now
+			}
+			for key, one := range l.waiting {
+				if one.no == no && key.hour == hour {
+					row.Units, row.Calls = row.Units+one.units, row.Calls+one.calls
+				}
+			}
+			if row.Units == 0 && row.Calls == 0 {
+				return
 			}
 			row.Start = hour * driver.HistoryHour
 			row.Score = row.Start
@@ -316,13 +350,24 @@ func (s *Store) pastOf(c *conn, q driver.HistoryQuery) (view driver.History, err
 		", sum(units), sum(calls) FROM series JOIN history ON series = no WHERE budget = ? AND hour BETWEEN ? AND ? GROUP BY 1, 2, 3, 4"
 	sums := map[driver.HistoryRow]sum{}
 	var r driver.HistoryRow
-	err = c.each(query, []any{q.Budget, first, l.lastHour(when.now)}, func() {
+	add := func() {
 		units, calls := r.Units, r.Calls
 		key := r
 		key.Hour, key.Units, key.Calls = r.Hour*driver.HistoryHour, 0, 0
 		key = q.Apart(key)
 		sums[key] = sum{sums[key].units + units, sums[key].calls + calls}
-	}, &r.Hour, &r.Operation, &r.Job, &r.Region, &r.Units, &r.Calls)
+	}
+	err = c.each(query, []any{q.Budget, first, l.lastHour(when.now)}, add, &r.Hour, &r.Operation, &r.Job, &r.Region, &r.Units, &r.Calls)
+	for key, one := range l.waiting {
+		if err != nil || key.hour < first || key.hour > l.lastHour(when.now) {
+			continue
+		}
+		r = driver.HistoryRow{Hour: key.hour, Units: one.units, Calls: one.calls}
+		var found bool
+		if found, err = c.first("SELECT operation, job, region FROM series WHERE no = ?", []any{one.no}, &r.Operation, &r.Job, &r.Region); found {
+			add()
+		}
+	}
 	for row, sum := range sums {
 		if row.Units, row.Calls = sum.units, sum.calls; row.Units != 0 || row.Calls != 0 {
 			view.Rows = append(view.Rows, row)

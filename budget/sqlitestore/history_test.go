@@ -105,6 +105,19 @@ func TestExportHistoryShown(t *testing.T) {
 }
 
 // counted counts the rows of an export's history.
+// What waits in the budget's row is in the history as soon as the ledger is reset.
+func TestHistoryRightAfterAReset(t *testing.T) {
+	b := newBench(t, rolling(100, hour))
+	for i := range 3 {
+		b.granted(by(item(fmt.Sprint("a", i), 2), "j", "r"))
+	}
+	must.Do(t, check.Err(b.store.Change(t.Context(), driver.Reset{Budget: name})))
+	past := must.Get(b.store.History(t.Context(), driver.HistoryQuery{Budget: name, Now: b.now}))(t)
+	if len(past.Rows) != 1 || past.Rows[0].Units != 6 || past.Rows[0].Calls != 3 {
+		t.Errorf("%+v, want 6 units of 3 calls", past.Rows)
+	}
+}
+
 type counted int
 
 func (*counted) Head(driver.LedgerHead) error { return nil }
@@ -121,6 +134,7 @@ func TestHistoryBegins(t *testing.T) {
 	without := must.Get(sqlitestore.OpenWithClock(t.Context(), b.path, sqlitestore.Options{Timeout: time.Minute, History: -1}, func() int64 { return b.now }))(t)
 	t.Cleanup(func() { _ = without.Close() })
 	storetest.HistoryBegins(t, without, b.store, b.now, func() storetest.Store {
+		must.Do(t, sqlitestore.WriteOut(b.store, name))
 		b.close()
 		for _, change := range slices.Concat(toSeventh, []string{"DELETE FROM series", "DELETE FROM history"}) {
 			execute(t, b.path, change)

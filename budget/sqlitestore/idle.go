@@ -86,11 +86,16 @@ func (s *Store) sweepSome(c *conn, except string, now int64) (left bool, err err
 // deleteBudget deletes up to limit rows of a budget, the budget's own row last. It removes
 // the name first, so that a new charge to that name begins a new ledger.
 func deleteBudget(c *conn, b int64, limit *int64) (done bool, err error) {
+	if err := keepHistory(c, b); err != nil {
+		return false, err
+	}
 	if err := c.exec("UPDATE budget SET name = NULL WHERE b = ?", b); err != nil {
 		return false, err
 	}
 	for _, query := range []string{
-		"DELETE FROM entry WHERE b = ? AND id IN (SELECT id FROM entry WHERE b = ? LIMIT ?) RETURNING 1",
+		"DELETE FROM entry WHERE b = ? AND (lane, score, no) IN (SELECT lane, score, no FROM entry WHERE b = ? LIMIT ?) RETURNING 1",
+		"DELETE FROM entry_id WHERE b = ? AND (hash, lane, score, no) IN (SELECT hash, lane, score, no FROM entry_id WHERE b = ? LIMIT ?) RETURNING 1",
+		"DELETE FROM entry_sum WHERE b = ? AND (lane, upto) IN (SELECT lane, upto FROM entry_sum WHERE b = ? LIMIT ?) RETURNING 1",
 		"DELETE FROM label WHERE b = ? AND name IN (SELECT name FROM label WHERE b = ? LIMIT ?) RETURNING 1",
 	} {
 		var one int64

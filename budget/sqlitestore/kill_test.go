@@ -233,7 +233,7 @@ func (a *acknowledgements) sumsAgree(t *testing.T, path string, underWay int) {
 	t.Helper()
 	store := must.Get(sqlitestore.Open(t.Context(), path, sqlitestore.Options{}))(t)
 	view, err := store.Look(t.Context(), driver.Look{Budget: name, Now: time.Now().UnixMicro(), Limits: killLimits()})
-	must.Do(t, errors.Join(err, store.Close()))
+	must.Do(t, errors.Join(err, sqlitestore.WriteOut(store, name), store.Close()))
 	entries, units := query[int](t, path, "SELECT count(*) FROM entry"), query[int64](t, path, "SELECT sum(units) FROM entry")
 	searches := query[int64](t, path, "SELECT count(*) FROM entry JOIN operation o ON o.b = entry.b AND o.no = entry.lane / 4 AND o.name = 'search'")
 	if view.Limits[0].Used != units || view.Limits[1].Used != searches {

@@ -12,7 +12,8 @@ import (
 // ledger is one budget within a transaction, without its entries. The process caches the
 // committed ledger until another process writes, which the version shows.
 type ledger struct {
-	c *conn
+	c    *conn
+	seen int64 // the store's epoch when the ledger was last read, or held against the file
 
 	b       int64 // 0: not in the file yet
 	name    string
@@ -48,33 +49,73 @@ type ledger struct {
 	meters  map[string]*meter
 	locks   map[string]lock // by the limit's name; "": the whole budget
 
-	historyKept int64            // µs; below 0: no history
-	unnoted     int64            // the history may lack charges of up to here
-	noted       map[hourly]sum   // by this transaction, not written yet
-	series      map[series]int64 // their numbers
+	historyKept int64               // µs; below 0: no history
+	unnoted     int64               // the history may lack charges of up to here
+	noted       map[hourly]sum      // by this transaction, not written yet
+	series      map[series]int64    // their numbers
+	waiting     map[hourly]*waiting // sums of the present hour in the budget's row
+
+	summed   int64   // no sum is of scores above this
+	unsummed []int64 // lanes that may have entries for a further sum
+	perSum   int
+	hot      []byte // the row's form of totals and history, as last written
+	cold     cold   // as in the file
 }
 
-const readBudget = `SELECT b, version, born, last, newest, gone, n, units, walk_no, boot_id, boot_offset, pruned_at, fresh, label_no, merged, row_no, idle_at, id, newest_id, changes, reset_at, loss, hosts, tables, imports, split, unnoted
+// cold is what few charges change of a budget's row.
+type cold struct {
+	born                                     int64
+	anchor                                   anchor
+	prunedAt, labelNo, merged, rowNo, idleAt int64
+	id                                       string
+	resetAt                                  int64
+	loss, hosts, tables, imports, split      string
+	unnoted, summed                          int64
+}
+
+func (l *ledger) coldNow() cold {
+	return cold{
+		l.born, l.anchor, l.prunedAt, l.labelNo, l.merged, l.rowNo, l.idleAt, l.id, l.resetAt,
+		l.loss.String(), l.hosts.String(), l.tables.String(), l.imports.String(), l.split.String(), l.unnoted, l.summed,
+	}
+}
+
+const readBudget = `SELECT b, version, born, last, newest, gone, n, units, walk_no, boot_id, boot_offset, pruned_at, fresh, label_no, merged, row_no, idle_at, id, newest_id, changes, reset_at, loss, hosts, tables, imports, split, unnoted, hot, summed
 	FROM budget WHERE name = ?`
+
+// unchanged reports whether the file still has the ledger as it was last read or written.
+func (l *ledger) unchanged(c *conn) (bool, error) {
+	var version int64
+	var name, id, newest string
+	found, err := c.first("SELECT version, name, id, newest_id FROM budget WHERE b = ?", []any{l.b}, &version, &name, &id, &newest)
+	// A file that replaced another one may have reached the same version.
+	return found && version == l.version && name == l.name && id == l.id && newest == l.newestID, err
+}
 
 // readLedger reads a budget's ledger on c; known is the cached one, or nil. A budget that
 // is not in the file has an empty ledger.
 func readLedger(c *conn, name string, known *ledger) (*ledger, error) {
+	if known != nil && known.b != 0 {
+		same, err := known.unchanged(c)
+		if err != nil {
+			return nil, err
+		}
+		if same {
+			known.c = c
+			return known, nil
+		}
+	}
 	l := &ledger{
 		c: c, name: name, ops: map[string]int64{}, opNames: map[int64]string{}, windows: map[string]*window{},
 		labels: map[string]*label{}, texts: map[int64]string{}, meters: map[string]*meter{}, locks: map[string]lock{},
+		waiting: map[hourly]*waiting{}, series: map[series]int64{}, perSum: perSum,
 	}
 	var lost, seen, tables, imports, split string
 	found, err := c.first(readBudget, []any{name},
 		&l.b, &l.version, &l.born, &l.last, &l.newest, &l.gone, &l.n, &l.units, &l.walkNo,
-		&l.anchor.boot, &l.anchor.offset, &l.prunedAt, &l.fresh, &l.labelNo, &l.merged, &l.rowNo, &l.idleAt, &l.id, &l.newestID, &l.changes, &l.resetAt, &lost, &seen, &tables, &imports, &split, &l.unnoted)
+		&l.anchor.boot, &l.anchor.offset, &l.prunedAt, &l.fresh, &l.labelNo, &l.merged, &l.rowNo, &l.idleAt, &l.id, &l.newestID, &l.changes, &l.resetAt, &lost, &seen, &tables, &imports, &split, &l.unnoted, &l.hot, &l.summed)
 	if err != nil || !found {
 		return l, err
-	}
-	// A file that replaced another one may have reached the same version.
-	if known != nil && known.b == l.b && known.version == l.version && known.id == l.id && known.newestID == l.newestID {
-		known.c = c
-		return known, nil
 	}
 	if l.loss, err = parseLoss(lost); err == nil {
 		l.hosts, err = parseHosts(seen)
@@ -88,6 +129,10 @@ func readLedger(c *conn, name string, known *ledger) (*ledger, error) {
 	if err == nil {
 		l.split, err = parseSplit(split)
 	}
+	var totals []hotTotal
+	if err == nil {
+		totals, l.waiting, err = decodeHot(l.hot)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("budget %s: %w: %w; %s", name, driver.ErrDamaged, err, adviceDamaged)
 	}
@@ -99,7 +144,7 @@ func readLedger(c *conn, name string, known *ledger) (*ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := l.readWindows(); err != nil {
+	if err := l.readWindows(totals); err != nil {
 		return nil, err
 	}
 	if err := l.readMeters(); err != nil {
@@ -108,12 +153,16 @@ func readLedger(c *conn, name string, known *ledger) (*ledger, error) {
 	if err := l.readLocks(); err != nil {
 		return nil, err
 	}
+	l.cold = l.coldNow()
 	return l, nil
 }
 
+// writeHot writes what each charge changes of a budget's row, and writeBudget all of it.
+const writeHot = `UPDATE budget SET version = ?, last = ?, newest = ?, gone = ?, n = ?, units = ?, walk_no = ?, fresh = ?, newest_id = ?, changes = ?, hot = ? WHERE b = ?`
+
 const writeBudget = `UPDATE budget SET version = ?, born = ?, last = ?, newest = ?, gone = ?, n = ?, units = ?, walk_no = ?,
 	boot_id = ?, boot_offset = ?, pruned_at = ?, fresh = ?, label_no = ?, merged = ?, row_no = ?, idle_at = ?,
-	id = ?, newest_id = ?, changes = ?, reset_at = ?, loss = ?, hosts = ?, tables = ?, imports = ?, split = ?, unnoted = ? WHERE b = ?`
+	id = ?, newest_id = ?, changes = ?, reset_at = ?, loss = ?, hosts = ?, tables = ?, imports = ?, split = ?, unnoted = ?, hot = ?, summed = ? WHERE b = ?`
 
 // create inserts a new budget's row, which assigns its number.
 func (l *ledger) create(now int64) error {
@@ -126,10 +175,7 @@ func (l *ledger) create(now int64) error {
 // write writes the ledger's row, and the windows and meters that changed.
 func (l *ledger) write() error {
 	l.version++
-	err := l.c.exec(writeBudget, l.version, l.born, l.last, l.newest, l.gone, l.n, l.units, l.walkNo,
-		l.anchor.boot, l.anchor.offset, l.prunedAt, l.fresh, l.labelNo, l.merged, l.rowNo, l.idleAt,
-		l.id, l.newestID, l.changes, l.resetAt, l.loss.String(), l.hosts.String(), l.tables.String(), l.imports.String(), l.split.String(), l.unnoted, l.b)
-	if err != nil {
+	if err := l.sumUp(); err != nil {
 		return err
 	}
 	if err := l.writeWindows(); err != nil {
@@ -138,7 +184,21 @@ func (l *ledger) write() error {
 	if err := l.writeHistory(); err != nil {
 		return err
 	}
-	return l.writeMeters()
+	if err := l.writeMeters(); err != nil {
+		return err
+	}
+	hot, err := l.encodeHot()
+	if err != nil {
+		return err
+	}
+	now := l.coldNow()
+	if now == l.cold {
+		return l.c.exec(writeHot, l.version, l.last, l.newest, l.gone, l.n, l.units, l.walkNo, l.fresh, l.newestID, l.changes, hot, l.b)
+	}
+	l.cold = now
+	return l.c.exec(writeBudget, l.version, l.born, l.last, l.newest, l.gone, l.n, l.units, l.walkNo,
+		l.anchor.boot, l.anchor.offset, l.prunedAt, l.fresh, l.labelNo, l.merged, l.rowNo, l.idleAt,
+		l.id, l.newestID, l.changes, l.resetAt, now.loss, now.hosts, now.tables, now.imports, now.split, l.unnoted, hot, l.summed, l.b)
 }
 
 // moment is the time of a decision, in µs.

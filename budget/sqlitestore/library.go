@@ -17,10 +17,11 @@ import (
 // All memory that SQLite sees is its own: what is bound is copied there, and what is read is
 // copied from there.
 type library struct {
-	tls *libc.TLS
-	db  uintptr
-	mem uintptr // for values on their way into SQLite
-	cap int     // of mem
+	tls  *libc.TLS
+	db   uintptr
+	main uintptr // the name of the file's schema
+	mem  uintptr // for values on their way into SQLite
+	cap  int     // of mem
 }
 
 // statement is a prepared statement.
@@ -68,7 +69,18 @@ func openLibrary(uri string) (library, error) {
 		_ = l.close() // it was not opened
 		return library{}, err
 	}
-	return l, nil
+	l.keepPlans()
+	l.main, err = libc.CString("main")
+	return l, err
+}
+
+// keepPlans has a statement's plan not depend on what is bound to it: else SQLite prepares
+// some anew at each run. An error only makes them slower.
+func (l *library) keepPlans() {
+	const room = 16 // two values
+	values := l.tls.Alloc(room)
+	defer l.tls.Free(room)
+	sqlite3.Xsqlite3_db_config(l.tls, l.db, sqlite3.SQLITE_DBCONFIG_ENABLE_QPSG, libc.VaList(values, int32(1), uintptr(0)))
 }
 
 // pointer is what SQLite writes to the address that it is given.
@@ -82,8 +94,10 @@ func (l *library) pointer(write func(at uintptr)) uintptr {
 }
 
 func (l *library) close() error {
-	if l.mem != 0 {
-		libc.Xfree(l.tls, l.mem)
+	for _, at := range []uintptr{l.mem, l.main} {
+		if at != 0 {
+			libc.Xfree(l.tls, at)
+		}
 	}
 	err := l.fault(sqlite3.Xsqlite3_close_v2(l.tls, l.db))
 	l.tls.Close()
@@ -204,6 +218,9 @@ func (l *library) scan(s statement, dest []any) error {
 		case *string:
 			*to = string(l.column(s, at))
 			continue
+		case *storedID:
+			to.read(kind == sqlite3.SQLITE_BLOB, l.column(s, at))
+			continue
 		case *[]byte:
 			if *to = nil; kind != sqlite3.SQLITE_NULL {
 				*to = append([]byte{}, l.column(s, at)...)
@@ -227,6 +244,16 @@ func (l *library) column(s statement, at int32) []byte {
 
 // changes is how many rows the last statement inserted, updated or deleted.
 func (l *library) changes() int64 { return sqlite3.Xsqlite3_changes64(l.tls, l.db) }
+
+// version is a number that this connection changes with each of its commits, and when a
+// transaction begins that finds the file changed by another one.
+func (l *library) version() (n uint32, err error) {
+	const room = 8
+	at := l.tls.Alloc(room)
+	defer l.tls.Free(room)
+	err = l.fault(sqlite3.Xsqlite3_file_control(l.tls, l.db, l.main, sqlite3.SQLITE_FCNTL_DATA_VERSION, at))
+	return *(*uint32)(address(at)), err
+}
 
 // interrupt ends what runs on the connection. Any goroutine may call it.
 func (l *library) interrupt() { sqlite3.Xsqlite3_interrupt(l.tls, l.db) }

@@ -109,6 +109,7 @@ func (s *Store) entered(c *conn, name string, caller int64) (*ledger, moment, er
 	if err != nil {
 		return nil, moment{}, err
 	}
+	l.perSum = s.perSum
 	clock, _, err := s.clocks.read(l.anchor)
 	if err != nil {
 		return nil, moment{}, err

@@ -80,11 +80,9 @@ func (l *ledger) settle(now int64, steps *int) (done bool, err error) {
 // contains a space, which no caller's id can.
 func (l *ledger) mergeSome(lane, boundary int64, precisions []int64, steps *int) (more bool, err error) {
 	limit := min(*steps, chunk)
-	one, list := entry{lane: lane}, []entry(nil)
-	err = l.c.each(`SELECT id, score, units, state, job, region, observed FROM entry
-		WHERE b = ? AND lane = ? AND score > ? AND score <= ? AND state <> ? ORDER BY score LIMIT ?`,
-		[]any{l.b, lane, l.merged, boundary, stateMerged, limit}, func() { list = append(list, one) },
-		&one.id, &one.score, &one.units, &one.state, &one.job, &one.region, &one.observed)
+	one, list := entry{}, []entry(nil)
+	err = l.c.each("SELECT "+entryColumns+" FROM entry WHERE b = ? AND lane = ? AND score > ? AND score <= ? AND state & 7 <> ? ORDER BY score LIMIT ?",
+		[]any{l.b, lane, l.merged, boundary, stateMerged, limit}, func() { list = append(list, one) }, one.columns()...)
 	if err != nil || len(list) == 0 {
 		return false, err
 	}
@@ -96,21 +94,18 @@ func (l *ledger) mergeSome(lane, boundary int64, precisions []int64, steps *int)
 	rows := map[slot]*entry{}
 	for i := range list {
 		e := &list[i]
-		e.calls = 1
 		if e.score <= l.gone || e.state == stateReleased {
 			if err := l.remove(e); err != nil {
 				return false, err
 			}
 			continue
 		}
-		if err := l.c.exec("DELETE FROM entry WHERE b = ? AND id = ?", l.b, e.id); err != nil {
+		if err := l.take(e); err != nil {
 			return false, err
 		}
-		if l.witness == e.id {
-			l.witness = ""
+		if err := l.addToSum(lane, e.score, -e.units, -e.calls); err != nil {
+			return false, err
 		}
-		l.n--
-		l.units -= e.units
 		end := slotEnd(e.score, precisions)
 		key := slot{end, e.job, e.region, e.observed}
 		if rows[key] == nil {

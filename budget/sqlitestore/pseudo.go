@@ -36,24 +36,14 @@ func (v *counting) pseudoIDs(operation string) (list []string, err error) {
 	if !known {
 		return nil, nil
 	}
-	var id string
+	var id storedID
 	for class := range int64(classes) {
-		err := v.l.c.each("SELECT id FROM entry WHERE b = ? AND lane = ?", []any{v.l.b, op*classes + class}, func() { list = append(list, id) }, &id)
+		err := v.l.c.each("SELECT id FROM entry WHERE b = ? AND lane = ?", []any{v.l.b, op*classes + class}, func() { list = append(list, string(id)) }, &id)
 		if err != nil {
 			return nil, err
 		}
 	}
 	return list, nil
-}
-
-// pseudoAt reads the charge of a pseudo-operation, or nil.
-func (l *ledger) pseudoAt(id string) (*entry, error) {
-	e, err := l.entryAt(id)
-	if err != nil || e == nil {
-		return nil, err
-	}
-	_, err = l.c.first("SELECT calls FROM entry WHERE b = ? AND id = ?", []any{l.b, id}, &e.calls)
-	return e, err
 }
 
 // removePseudo removes the charge of a pseudo-operation.

@@ -86,7 +86,7 @@ func (v *counting) recover(used, at, own int64, ownID string) (int64, error) {
 		return 0, err
 	}
 	for _, one := range ids {
-		old, err := l.pseudoAt(one)
+		old, err := l.entryAt(one)
 		if err == nil && old != nil {
 			err = l.removePseudo(old)
 		}
@@ -155,6 +155,9 @@ func (s *Store) forget(ctx context.Context, name string, wanted bool) error {
 	return s.write(ctx, func(c *conn) error {
 		old, err := readLedger(c, name, nil)
 		if err != nil {
+			return err
+		}
+		if err := keepHistory(c, old.b); err != nil {
 			return err
 		}
 		if err := c.exec("UPDATE budget SET name = NULL, idle_at = 0 WHERE name = ?", name); err != nil {

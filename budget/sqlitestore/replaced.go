@@ -46,13 +46,15 @@ func (s *Store) opened() error {
 // before or meanwhile, it switches to the new one. The caller holds turn.
 func (s *Store) lockInPlace(ctx context.Context) error {
 	for {
-		if !s.inPlace() {
-			if err := s.reopen(ctx); err != nil {
+		if s.lock == nil || !s.lock.lingers() {
+			if !s.inPlace() { // its lock may be held by a process that does not know
+				if err := s.reopen(ctx); err != nil {
+					return err
+				}
+			}
+			if err := s.lock.take(ctx); err != nil {
 				return err
 			}
-		}
-		if err := s.lock.take(ctx); err != nil {
-			return err
 		}
 		if s.inPlace() {
 			return nil
@@ -75,9 +77,10 @@ func (s *Store) reopen(ctx context.Context) error {
 	}
 	_ = s.lock.close() // likewise
 	s.reader, s.writer, s.lock = nil, nil, nil
+	s.checked = false
 	s.cache.Purge()
 	s.mu.Lock()
 	s.file = nil
 	s.mu.Unlock()
-	return s.start(ctx)
+	return s.start(ctx, ctx)
 }

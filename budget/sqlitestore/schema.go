@@ -8,7 +8,10 @@ import (
 )
 
 // schemaVersion is what this version of the program reads and writes.
-const schemaVersion = 9
+const schemaVersion = 10
+
+// entriesConverted is the version from which on entries are as now: see convert.go.
+const entriesConverted = 10
 
 // applicationID marks SQLite files as ours: "qctl".
 const applicationID = 0x7163746c
@@ -18,9 +21,13 @@ const applicationID = 0x7163746c
 // An entry's score is the instant it finishes: its time for a plain charge, the
 // lease's end while a reservation is open. Its lane is the number of its operation, or of
 // the pair of that and its job (see split.go), times four, plus its class: 0 has units, 1 has none, 2 was released. Walks, expiry
-// and the building of totals read the index entry_walk lane by lane, and nothing else.
+// and the building of totals read entries lane by lane, and skip those that a sum covers.
 //
 // A total counts the entries of one lane with scores above cut and up to built.
+//
+// Nothing more is needed where charges are to be counted by another label or in further
+// meters: what is counted apart is a lane, by the name of its operation; a meter is a window
+// of its own, by its key; and what an entry counts in further meters goes to its column more.
 const schema = `
 CREATE TABLE budget (
 	b INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -50,7 +57,9 @@ CREATE TABLE budget (
 	imports TEXT NOT NULL DEFAULT '',   -- each export that was imported lately, and how many of its rows
 	tables TEXT NOT NULL DEFAULT '',    -- the share tables of hosts, and when each was noted
 	split TEXT NOT NULL DEFAULT '',     -- the jobs that have lanes of their own, and how far their entries have moved there
-	unnoted INTEGER NOT NULL DEFAULT 0  -- the history may lack charges of up to here
+	unnoted INTEGER NOT NULL DEFAULT 0, -- the history may lack charges of up to here
+	hot BLOB NOT NULL DEFAULT x'',      -- totals and history that most charges change: see hot.go
+	summed INTEGER NOT NULL DEFAULT 0   -- no sum is of scores above this
 );
 CREATE INDEX budget_idle ON budget(idle_at);
 CREATE TABLE operation (
@@ -62,18 +71,6 @@ CREATE TABLE label (
 	PRIMARY KEY (b, name)
 ) WITHOUT ROWID;
 CREATE INDEX label_use ON label(b, used_at);
-CREATE TABLE entry (
-	b INTEGER NOT NULL, id TEXT NOT NULL,
-	lane INTEGER NOT NULL, score INTEGER NOT NULL,
-	start INTEGER NOT NULL,      -- when it was charged
-	asked INTEGER NOT NULL, units INTEGER NOT NULL,
-	state INTEGER NOT NULL,      -- 0 plain, 1 open, 2 settled, 3 released, 4 merged
-	job INTEGER NOT NULL, region INTEGER NOT NULL, run INTEGER NOT NULL, -- label numbers; 0: none
-	calls INTEGER NOT NULL DEFAULT 1, -- 1 but for a merged row
-	observed INTEGER NOT NULL DEFAULT 0, -- 1: it would have been refused, but for observe mode
-	PRIMARY KEY (b, id)
-) WITHOUT ROWID;
-CREATE INDEX entry_walk ON entry(b, lane, score, units, calls);
 CREATE TABLE win (
 	b INTEGER NOT NULL, no INTEGER NOT NULL, key TEXT NOT NULL,
 	kind TEXT NOT NULL,
@@ -94,7 +91,36 @@ CREATE TABLE total (
 	back_calls INTEGER NOT NULL,
 	PRIMARY KEY (b, win, lane)
 ) WITHOUT ROWID;
-` + meterTable + lockTable + jobTables + historyTables + dayTable + asOfColumn
+` + entryTables + meterTable + lockTable + jobTables + historyTables + dayTable + asOfColumn
+
+// entryTables keep the entries in the order in which they are walked, and find them by id.
+const entryTables = `
+CREATE TABLE entry (
+	b INTEGER NOT NULL, lane INTEGER NOT NULL, score INTEGER NOT NULL,
+	no INTEGER NOT NULL,         -- tells entries of one lane and score apart
+	id NOT NULL,                 -- text; bytes if this program made it: see id.go
+	units INTEGER NOT NULL,
+	calls INTEGER NOT NULL,      -- 1 but for a merged row
+	state INTEGER NOT NULL,      -- 0 plain, 1 open, 2 settled, 3 released, 4 merged; 8 more: it would have been refused, but for observe mode
+	start INTEGER,               -- when it was charged; null: at its score
+	asked INTEGER,               -- null: its units
+	job INTEGER NOT NULL, region INTEGER NOT NULL, run INTEGER NOT NULL, -- label numbers; 0: none
+	more BLOB,                   -- what it counts in further meters; null: nothing
+	PRIMARY KEY (b, lane, score, no)
+) WITHOUT ROWID;
+CREATE TABLE entry_id (
+	b INTEGER NOT NULL,
+	hash INTEGER NOT NULL,       -- of the id
+	lane INTEGER NOT NULL, score INTEGER NOT NULL, no INTEGER NOT NULL,
+	PRIMARY KEY (b, hash, lane, score, no)
+) WITHOUT ROWID;
+CREATE TABLE entry_sum (
+	b INTEGER NOT NULL, lane INTEGER NOT NULL,
+	upto INTEGER NOT NULL,       -- of the entries with scores up to here, and above the sum before
+	units INTEGER NOT NULL, calls INTEGER NOT NULL,
+	PRIMARY KEY (b, lane, upto)
+) WITHOUT ROWID;
+`
 
 // meterTable keeps the live buckets.
 const meterTable = `
@@ -182,6 +208,11 @@ INSERT INTO history_day(budget, day, id, series)
 	FROM series JOIN history ON series = no LEFT JOIN budget ON name = series.budget WHERE ledger = '' GROUP BY 1, 2;
 `,
 	8: asOfColumn,
+	9: `
+ALTER TABLE budget ADD COLUMN hot BLOB NOT NULL DEFAULT x'';
+ALTER TABLE budget ADD COLUMN summed INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE entry RENAME TO old_entry;
+` + entryTables,
 }
 
 // isPrepared reports whether prepareFile has nothing to do. It changes nothing and needs
@@ -197,8 +228,8 @@ func isPrepared(c *conn) bool {
 }
 
 // prepareFile creates the tables of a new file, migrates an older one, and refuses a file
-// that is not ours. The caller holds the file lock.
-func prepareFile(ctx context.Context, c *conn) error {
+// that is not ours. A migration may take until patient ends. The caller holds the file lock.
+func prepareFile(ctx, patient context.Context, c *conn) error {
 	// Check before changing anything: another program's file must stay as it is.
 	if _, err := identify(c); err != nil {
 		return err
@@ -210,7 +241,7 @@ func prepareFile(ctx context.Context, c *conn) error {
 	if mode != "wal" {
 		return fmt.Errorf("%w: SQLite cannot keep a write-ahead log there (journal mode %s): use a local disk", driver.ErrStoreConfig, mode)
 	}
-	err := c.begin(ctx, "IMMEDIATE")
+	err := c.begin(ctx, beginWriting)
 	if err != nil {
 		return err
 	}
@@ -222,11 +253,15 @@ func prepareFile(ctx context.Context, c *conn) error {
 		change := schema
 		if version > 0 {
 			change = ""
-			for ; version < schemaVersion; version++ {
-				change += migrations[version]
+			for v := version; v < schemaVersion; v++ {
+				change += migrations[v]
 			}
 		}
-		return c.script(ctx, fmt.Sprintf("%s PRAGMA application_id=%d; PRAGMA user_version=%d;", change, applicationID, schemaVersion))
+		err = c.script(patient, fmt.Sprintf("%s PRAGMA application_id=%d; PRAGMA user_version=%d;", change, applicationID, schemaVersion))
+		if err == nil && 0 < version && version < entriesConverted {
+			err = convertEntries(patient, c)
+		}
+		return err
 	}()
 	if err == nil {
 		err = c.exec("COMMIT")

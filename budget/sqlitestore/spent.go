@@ -93,7 +93,7 @@ func (l *ledger) sum(ctx context.Context, lane, above, now int64, by driver.Grou
 		}
 		var group int64
 		var some driver.SpentRow
-		err = l.c.each("SELECT "+column+", sum(units), sum(calls), sum(state = 1 AND score > ?), sum(calls * observed) FROM entry WHERE b = ? AND lane = ? AND score > ? AND score <= ? GROUP BY 1",
+		err = l.c.each("SELECT "+column+", sum(units), sum(calls), sum(state & 7 = 1 AND score > ?), sum(calls * (state >> 3)) FROM entry WHERE b = ? AND lane = ? AND score > ? AND score <= ? GROUP BY 1",
 			[]any{now, l.b, lane, above, upto}, func() {
 				row := sums[group]
 				if row == nil {

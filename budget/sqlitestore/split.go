@@ -158,12 +158,12 @@ func (l *ledger) moveSome(lane int64, steps *int) (more bool, err error) {
 	var list []entry
 	var one entry
 	read := 0
-	err = l.c.each("SELECT id, score, units, state, calls, job FROM entry WHERE b = ? AND lane = ? AND score > ? AND score <= ?",
+	err = l.c.each("SELECT "+entryColumns+" FROM entry WHERE b = ? AND lane = ? AND score > ? AND score <= ?",
 		[]any{l.b, lane, l.split.score, upto}, func() {
 			if read++; jobs[one.job] != "" {
 				list = append(list, one)
 			}
-		}, &one.id, &one.score, &one.units, &one.state, &one.calls, &one.job)
+		}, one.columns()...)
 	if err != nil {
 		return false, err
 	}
@@ -178,7 +178,9 @@ func (l *ledger) moveSome(lane int64, steps *int) (more bool, err error) {
 		if to == lane {
 			continue // it is there, or there is no room for the pair
 		}
-		if err := l.c.exec("UPDATE entry SET lane = ? WHERE b = ? AND id = ?", to, l.b, e.id); err != nil {
+		moved := e
+		moved.lane = to
+		if err := l.move(&e, &moved); err != nil {
 			return false, err
 		}
 		l.count(lane, e.state, e.score, -e.units, -e.calls)

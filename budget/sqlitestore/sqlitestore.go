@@ -57,7 +57,9 @@ type Store struct {
 	steps       int                   // the most rows that a transaction expires, builds or walks
 	historyKept int64                 // µs; below 0: there is no history
 	pruning     int                   // the most rows that a transaction prunes
+	perSum      int                   // how many entries a sum is made of
 	paused      func(context.Context) // called between the transactions of one call, unless nil
+	timed       func(time.Duration)   // called with how long a transaction took before its commit, unless nil
 	closing     func()                // called before a transaction's last check of the time, unless nil
 
 	lock   *fileLock
@@ -67,7 +69,10 @@ type Store struct {
 	writer *conn         // owned by the holder of turn
 	reader *conn         // owned by the holder of looks
 
-	cache *simplelru.LRU[string, *ledger] // as last committed by this process; owned by the holder of turn
+	cache     *simplelru.LRU[string, *ledger] // as last committed by this process; owned by the holder of turn
+	epoch     int64                           // grows when another connection has changed the file; likewise
+	committed uint32                          // the file's version for writer after its last commit; likewise
+	checked   bool                            // there was one, and nothing failed since; likewise
 
 	mu     sync.Mutex  // guards all below
 	file   os.FileInfo // the opened file
@@ -83,7 +88,8 @@ var (
 // Open opens the file at path, or creates it. The directory must exist, on a file
 // system of this machine. Errors: ErrStoreConfig when the file cannot serve (another
 // program's, a newer quotactl's, not writable, on a network), ErrUnavailable when it
-// did not answer in time, and the context's error.
+// did not answer in time, and the context's error. A file of an older quotactl is converted,
+// however long that takes until the context ends: about 15 seconds for a million charges.
 func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	clocks, err := machineClocks(o.Clocks)
 	if err != nil {
@@ -112,21 +118,22 @@ func open(ctx context.Context, path string, o Options, clocks clocks) (*Store, e
 		return nil, fmt.Errorf("open store %q: %w", path, err)
 	}
 	s := &Store{
-		path: full, timeout: o.Timeout, clocks: clocks, steps: maxSteps, pruning: maxPruned,
+		path: full, timeout: o.Timeout, clocks: clocks, steps: maxSteps, pruning: maxPruned, perSum: perSum,
 		turn: make(chan struct{}, 1), looks: make(chan struct{}, 1),
 		cache: cache, historyKept: driver.KeptFor(o.History),
 	}
 	bounded, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	if err := s.start(bounded); err != nil {
+	if err := s.start(bounded, ctx); err != nil {
 		_ = s.Close() // nothing was written, and err says more
 		return nil, s.explain(ctx, "open", err)
 	}
 	return s, nil
 }
 
-// start checks the place, prepares the file and opens both connections.
-func (s *Store) start(ctx context.Context) error {
+// start checks the place, prepares the file and opens both connections. To convert an older
+// file may take until patient ends.
+func (s *Store) start(ctx, patient context.Context) error {
 	if err := checkFileSystem(filepath.Dir(s.path)); err != nil {
 		return err
 	}
@@ -139,27 +146,27 @@ func (s *Store) start(ctx context.Context) error {
 		return err
 	}
 	if !isPrepared(s.writer) {
-		if err := s.prepare(ctx); err != nil {
+		if err := s.prepare(ctx, patient); err != nil {
 			return err
 		}
 	}
 	if err := s.opened(); err != nil {
 		return err
 	}
-	s.reader, err = connect(ctx, s.path, s.timeout, true)
+	s.reader, err = connect(patient, s.path, s.timeout, true)
 	return err
 }
 
 // prepare creates or migrates the file's tables while no other process does. A process that
 // was killed while preparing may hold SQLite's locks for a moment longer than path.lock,
 // and SQLite does not wait for them before it changes the journal mode.
-func (s *Store) prepare(ctx context.Context) error {
+func (s *Store) prepare(ctx, patient context.Context) error {
 	if err := s.lock.poll(ctx); err != nil {
 		return err
 	}
 	defer s.lock.drop()
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		err := prepareFile(ctx, s.writer)
+		err := prepareFile(ctx, patient, s.writer)
 		if !isBusy(err) {
 			return err
 		}

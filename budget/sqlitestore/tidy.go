@@ -32,16 +32,20 @@ func (l *ledger) prune(limit int) (more bool, err error) {
 		return false, err
 	}
 	for _, lane := range lanes {
-		e, list := entry{lane: lane}, []entry(nil)
-		err := l.c.each("SELECT id, score, units, calls, state FROM entry WHERE b = ? AND lane = ? AND score <= ? ORDER BY score LIMIT ?",
-			[]any{l.b, lane, l.gone, limit}, func() { list = append(list, e) }, &e.id, &e.score, &e.units, &e.calls, &e.state)
+		e, list := entry{}, []entry(nil)
+		err := l.c.each("SELECT "+entryColumns+" FROM entry WHERE b = ? AND lane = ? AND score <= ? ORDER BY score LIMIT ?",
+			[]any{l.b, lane, l.gone, limit}, func() { list = append(list, e) }, e.columns()...)
 		if err != nil {
 			return false, err
 		}
 		for i := range list {
-			if err := l.remove(&list[i]); err != nil {
+			if err := l.take(&list[i]); err != nil {
 				return false, err
 			}
+			l.takeBack(&list[i])
+		}
+		if err := l.takeFromSums(lane, list); err != nil {
+			return false, err
 		}
 		if limit -= len(list); limit <= 0 {
 			return true, nil

@@ -94,15 +94,28 @@ func (t *test) fitsAfterReturn(w *walk, now int64, steps *int) (at int64, done b
 		left[part] -= w.sums[part]
 	}
 	w.back = back
-	score, done, err := t.merge(w, steps, func(c *cursor, from int64) (err error) {
-		c.rows, c.more, err = v.l.rowsOf(v.w, c.lane, max(v.w.lanes[c.lane].cut, cut, from), c.take)
-		return err
-	}, func(a, b int64) bool { return a < b }, func(part int) bool {
-		return t.within(part, left[part])
-	}, func(part int, amount, _ int64) bool {
-		left[part] -= amount
-		return t.total(left, t.guarantees) <= t.room
-	})
+	score := int64(0)
+	walk := func(steps *int) (int64, bool, error) {
+		return t.merge(w, steps, func(c *cursor, from int64) (err error) {
+			c.rows, c.more, err = v.l.rowsOf(v.w, c.lane, max(v.w.lanes[c.lane].cut, cut, from), c.take)
+			return err
+		}, func(a, b int64) bool { return a < b }, func(part int) bool {
+			return t.within(part, left[part])
+		}, func(part int, amount, _ int64) bool {
+			left[part] -= amount
+			return t.total(left, t.guarantees) <= t.room
+		})
+	}
+	few := min(*steps, v.l.few())
+	*steps -= few
+	score, done, err = walk(&few)
+	*steps += few
+	if err == nil && !done {
+		err = t.skim(w, left, cut, steps)
+	}
+	if err == nil && !done {
+		score, done, err = walk(steps)
+	}
 	if err == nil && done && t.total(left, t.guarantees) > t.room {
 		err = fmt.Errorf("budget %s: %w: limit %s counts entries that do not exist; %s", v.l.name, driver.ErrDamaged, v.limit.Name, adviceDamaged)
 	}

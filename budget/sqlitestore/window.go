@@ -41,6 +41,7 @@ type total struct {
 	next                 int64
 	backUnits, backCalls int64 // returned since the total began
 	dirty                bool
+	hot                  bool // it is in the budget's row: see hot.go
 }
 
 // toTheEnd is built for a total that counts everything above its cut.
@@ -111,7 +112,7 @@ func (w *window) counted() string {
 	if w.kind != limit.Concurrent {
 		return ""
 	}
-	return " AND state = " + strconv.Itoa(stateOpen)
+	return " AND state & 7 = " + strconv.Itoa(stateOpen)
 }
 
 // count adds an entry to every total in which its score counts, or, with negative units and
@@ -219,8 +220,9 @@ func (l *ledger) drop(w *window) error {
 	return l.c.exec("DELETE FROM win WHERE b = ? AND no = ?", l.b, w.no)
 }
 
-// readWindows reads the live windows and their totals.
-func (l *ledger) readWindows() error {
+// readWindows reads the live windows and their totals. Those from the budget's row take the
+// place of the table's.
+func (l *ledger) readWindows(hot []hotTotal) error {
 	numbers := map[int64]*window{}
 	var w window
 	var kind string
@@ -234,49 +236,51 @@ func (l *ledger) readWindows() error {
 	if err != nil {
 		return err
 	}
-	var no, lane int64
-	var t total
+	var one hotTotal
 	bad := false
-	err = l.c.each("SELECT win, lane, units, calls, cut, built, next, back_units, back_calls FROM total WHERE b = ?", []any{l.b}, func() {
-		w, read := numbers[no], t
-		bad = bad || w == nil || t.calls < 0
-		if w == nil {
+	put := func() {
+		w, read := numbers[one.win], one.total
+		if w == nil || read.calls < 0 {
+			bad = true
 			return
 		}
-		w.lanes[lane] = &read
-		w.units += t.units
-		w.calls += t.calls
-		w.next = min(w.next, t.next)
-		w.grows = w.grows || t.built != toTheEnd
-	}, &no, &lane, &t.units, &t.calls, &t.cut, &t.built, &t.next, &t.backUnits, &t.backCalls)
-	if err == nil && bad {
-		err = fmt.Errorf("budget %s: %w: its totals are not those of its windows; %s", l.name, driver.ErrDamaged, adviceDamaged)
+		w.lanes[one.lane] = &read
 	}
-	return err
+	t := &one.total
+	err = l.c.each("SELECT win, lane, units, calls, cut, built, next, back_units, back_calls FROM total WHERE b = ?", []any{l.b}, put,
+		&one.win, &one.lane, &t.units, &t.calls, &t.cut, &t.built, &t.next, &t.backUnits, &t.backCalls)
+	if err != nil {
+		return err
+	}
+	for _, one = range hot {
+		put()
+	}
+	if bad {
+		return fmt.Errorf("budget %s: %w: its totals are not those of its windows; %s", l.name, driver.ErrDamaged, adviceDamaged)
+	}
+	for _, w := range l.windows {
+		for _, t := range w.lanes {
+			w.units += t.units
+			w.calls += t.calls
+			w.next = min(w.next, t.next)
+			w.grows = w.grows || t.built != toTheEnd
+		}
+	}
+	return nil
 }
 
-// writeWindows writes the windows and totals that changed.
+// writeWindows writes the windows that changed.
 func (l *ledger) writeWindows() error {
 	for _, w := range l.windows {
-		if w.dirty {
-			err := l.c.exec("INSERT OR REPLACE INTO win(b, no, key, kind, length, longest, used_at, cut, floor, precision) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-				l.b, w.no, w.key, string(w.kind), w.length, w.longest, w.usedAt, w.cut, w.floor, w.precise)
-			if err != nil {
-				return err
-			}
-			w.dirty = false
+		if !w.dirty {
+			continue
 		}
-		for lane, t := range w.lanes {
-			if !t.dirty {
-				continue
-			}
-			err := l.c.exec("INSERT OR REPLACE INTO total(b, win, lane, units, calls, cut, built, next, back_units, back_calls) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-				l.b, w.no, lane, t.units, t.calls, t.cut, t.built, t.next, t.backUnits, t.backCalls)
-			if err != nil {
-				return err
-			}
-			t.dirty = false
+		err := l.c.exec("INSERT OR REPLACE INTO win(b, no, key, kind, length, longest, used_at, cut, floor, precision) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+			l.b, w.no, w.key, string(w.kind), w.length, w.longest, w.usedAt, w.cut, w.floor, w.precise)
+		if err != nil {
+			return err
 		}
+		w.dirty = false
 	}
 	return nil
 }

@@ -47,11 +47,14 @@ func (s *Store) write(ctx context.Context, step func(*conn) error) (err error) {
 			return err
 		}
 	}
-	if err = s.writer.begin(ctx, "IMMEDIATE"); err == nil {
-		err = checkVersion(s.writer)
+	if err = s.writer.begin(ctx, beginWriting); err == nil {
+		err = s.disturbed()
 	}
 	if err == nil {
-		err = step(s.writer)
+		began := time.Now()
+		if err = step(s.writer); s.timed != nil {
+			s.timed(time.Since(began))
+		}
 	}
 	if err == nil {
 		err = ctx.Err()
@@ -61,6 +64,10 @@ func (s *Store) write(ctx context.Context, step func(*conn) error) (err error) {
 			err = fmt.Errorf("%w: %w", errCommit, err)
 		}
 	}
+	if s.checked = false; err == nil {
+		version, unknown := s.writer.version()
+		s.committed, s.checked = version, unknown == nil
+	}
 	if err != nil {
 		s.cache.Purge()
 		s.writer = undo(s.writer)
@@ -68,6 +75,17 @@ func (s *Store) write(ctx context.Context, step func(*conn) error) (err error) {
 		s.wal, _ = os.Stat(s.path + walSuffix) // on an error nil, which is safe
 	}
 	return err
+}
+
+// disturbed notes whether another connection has changed the file since this one's last commit,
+// and then refuses the file if a newer program has done so.
+func (s *Store) disturbed() error {
+	version, err := s.writer.version()
+	if err != nil || s.checked && version == s.committed {
+		return err
+	}
+	s.epoch++
+	return checkVersion(s.writer)
 }
 
 // undo rolls back a transaction. If that fails, it closes the connection, which may be what
@@ -134,7 +152,7 @@ func (s *Store) readAlone(ctx context.Context, step func(*conn) error) error {
 
 // read begins a transaction that only reads, and runs step in it.
 func (c *conn) read(ctx context.Context, step func(*conn) error) error {
-	err := c.begin(ctx, "DEFERRED")
+	err := c.begin(ctx, beginReading)
 	if err == nil {
 		err = checkVersion(c)
 	}
@@ -148,6 +166,10 @@ func (c *conn) read(ctx context.Context, step func(*conn) error) error {
 // cache.
 func (s *Store) ledger(c *conn, name string) (*ledger, error) {
 	known, _ := s.cache.Get(name)
+	if known != nil && known.b != 0 && known.seen == s.epoch {
+		known.c = c
+		return known, nil // nobody else has changed the file
+	}
 	l, err := readLedger(c, name, known)
 	if err == nil && known == nil {
 		err = l.checkNewest()
@@ -155,7 +177,7 @@ func (s *Store) ledger(c *conn, name string) (*ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.historyKept = s.historyKept
+	l.historyKept, l.perSum, l.seen = s.historyKept, s.perSum, s.epoch
 	s.cache.Add(name, l)
 	return l, nil
 }

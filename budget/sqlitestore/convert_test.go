@@ -1,0 +1,93 @@
+package sqlitestore_test
+
+import (
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
+)
+
+// exported counts an export's rows by their states.
+type exported map[driver.RowState]int
+
+func (exported) Head(driver.LedgerHead) error { return nil }
+
+func (e exported) Row(row driver.Row) error {
+	e[row.State]++
+	return nil
+}
+
+// TestConvertsNinth opens a file that quotactl wrote with schema 9: 1,000 charges of two
+// operations with ids of both kinds, every 50th a reservation; and a second budget of a
+// coarse limit, of which 20 charges are merged. Both decide on as they were.
+func TestConvertsNinth(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "q.db")
+	packed := must.Get(os.Open("testdata/schema9.db.gz"))(t)
+	defer func() { _ = packed.Close() }()
+	must.Do(t, os.WriteFile(path, must.Get(io.ReadAll(must.Get(gzip.NewReader(packed))(t)))(t), 0o600))
+	madeID := func(i int) string {
+		sum := sha256.Sum256(fmt.Append(nil, i))
+		return base32.StdEncoding.EncodeToString(sum[:])[:26]
+	}
+	clock := noon + 7300*second
+	store := must.Get(sqlitestore.OpenWithClock(t.Context(), path, sqlitestore.Options{Timeout: time.Minute}, func() int64 { return clock }))(t)
+	defer func() { must.Do(t, store.Close()) }()
+	check.Equal(t, query[int](t, path, "PRAGMA user_version"), 10, "version")
+	limits := []limit.Limit{rolling(limit.MaxUnits, day)}
+	look := must.Get(store.Look(t.Context(), driver.Look{Budget: name, Now: clock, Limits: limits}))(t)
+	check.Equal(t, look.Limits[0].Used, 1050, "used")
+
+	if n := must.Get(sqlitestore.CheckSums(t.Context(), store))(t); n < 2 {
+		t.Errorf("%d sums, want some of each operation", n)
+	}
+	rows := exported{}
+	must.Do(t, store.Export(t.Context(), driver.Export{Budget: name, Now: clock}, rows))
+	for state, want := range map[driver.RowState]int{driver.RowPlain: 980, driver.RowOpen: 10, driver.RowSettled: 5, driver.RowReleased: 5} {
+		check.Equal(t, rows[state], want, state)
+	}
+	rows = exported{}
+	must.Do(t, store.Export(t.Context(), driver.Export{Budget: "up/coarse", Now: clock}, rows))
+	check.Equal(t, rows[driver.RowMerged], 1, "merged rows")
+
+	decide := func(id string, units, lease int64) driver.Decision {
+		got := must.Get(store.Decide(context.Background(), driver.Batch{Budget: name, Now: clock, Limits: limits, Items: []driver.Item{
+			{ID: id, Operation: "a", Units: units, Lease: lease},
+		}}))(t)
+		return got.Items[0]
+	}
+	first := decide(madeID(10), 1, 0)
+	if !first.Replayed || first.At != noon+second {
+		t.Errorf("%+v, want the charge of noon and one second again", first)
+	}
+	check.Equal(t, first.First, driver.Labels{Job: "trending", Region: "R2", Run: "run-0"}, "its labels")
+	if own := decide("own-103", 1, 0); own.Result != driver.Conflict { // it was of b
+		t.Errorf("%+v, want a conflict", own)
+	}
+	if fresh := decide(madeID(5000), 1, 0); fresh.Result != driver.Granted || fresh.Replayed {
+		t.Errorf("%+v, want a new charge", fresh)
+	}
+	settled := must.Get(store.Finish(t.Context(), driver.Finish{Budget: name, Now: clock, ID: madeID(107), Units: 4}))(t)
+	check.Equal(t, settled.Replayed, true, "settled again")
+	late := must.Get(store.Finish(t.Context(), driver.Finish{Budget: name, Now: clock, ID: madeID(507), Units: 6}))(t)
+	check.Equal(t, late.Result, driver.Settled, "an open reservation")
+	past := must.Get(store.History(t.Context(), driver.HistoryQuery{Budget: name, Now: clock}))(t)
+	sum := int64(0)
+	for _, row := range past.Rows {
+		sum += row.Units
+	}
+	check.Equal(t, sum, 1050+1+1, "the history's units")
+	must.Get(sqlitestore.CheckSums(t.Context(), store))(t)
+}
