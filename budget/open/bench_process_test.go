@@ -2,6 +2,7 @@ package open_test
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -41,6 +43,7 @@ type benchOrders struct {
 	Span   time.Duration
 	Every  time.Duration // between two charges of a process, all at the same instants; 0: no pause
 	Once   bool          // charge once and end
+	Each   int           // how many goroutines of a process charge at a time; 0: one
 }
 
 // benchConfig is a budget that no benchmark exhausts, on a file.
@@ -66,7 +69,24 @@ func chargeForBench(text string) error {
 		return err
 	}
 	<-time.After(time.Until(o.Start))
+	answers := make([]benchAnswer, max(1, o.Each))
+	var all sync.WaitGroup
+	for i := range answers {
+		all.Go(func() { answers[i] = o.charge(b) })
+	}
+	all.Wait()
+	if err := b.Close(); err != nil {
+		return err
+	}
 	var answer benchAnswer
+	for _, a := range answers {
+		answer.add(a)
+	}
+	return json.NewEncoder(os.Stdout).Encode(answer)
+}
+
+// charge charges from one goroutine.
+func (o benchOrders) charge(b *budget.Budget) (answer benchAnswer) {
 	end := o.Start.Add(o.Span)
 	for next := o.Start; time.Now().Before(end); next = next.Add(o.Every) {
 		if o.Every > 0 {
@@ -79,10 +99,7 @@ func chargeForBench(text string) error {
 			break
 		}
 	}
-	if err := b.Close(); err != nil {
-		return err
-	}
-	return json.NewEncoder(os.Stdout).Encode(answer)
+	return answer
 }
 
 // benchAnswer is what came of charges: how long those took that were granted, in
@@ -125,18 +142,23 @@ func (a *benchAnswer) report(b *testing.B, over time.Duration) {
 }
 
 // BenchmarkProcesses charges from processes that share a file and a host, each
-// charge acknowledged only when it is on the disk: as fast as they can, and each
-// once a second, all at the same instants. One-shot processes open, charge once and
-// end, each lane one after the other; what they take is the whole process.
+// charge acknowledged only when it is on the disk: as fast as they can, from one
+// goroutine or 16 each, and each once a second, all at the same instants. One-shot
+// processes open, charge once and end, each lane one after the other; what they take is
+// the whole process.
+//
+// fsyncs/group is how often the disk was synced for each transaction, the write-ahead log's
+// upkeep included: by one more round, under strace where it is installed.
 func BenchmarkProcesses(b *testing.B) {
 	for _, mode := range []struct {
 		name      string
 		processes []int
 		orders    benchOrders
 	}{
-		{"unpaced", []int{1, 4, 10, 30, 100}, benchOrders{Span: 3 * time.Second}},
-		{"once-a-second", []int{4, 10, 30, 60, 100}, benchOrders{Span: 5 * time.Second, Every: time.Second}},
-		{"one-shot", []int{1, 4, 10, 30, 100}, benchOrders{Span: 5 * time.Second, Once: true}},
+		{"unpaced", []int{1, 4, 16, 100}, benchOrders{Span: 3 * time.Second}},
+		{"unpaced-16-each", []int{1, 4, 16}, benchOrders{Span: 3 * time.Second, Each: 16}},
+		{"once-a-second", []int{4, 16, 100}, benchOrders{Span: 5 * time.Second, Every: time.Second}},
+		{"one-shot", []int{1, 4, 16, 100}, benchOrders{Span: 5 * time.Second, Once: true}},
 	} {
 		for _, n := range mode.processes {
 			b.Run(fmt.Sprintf("%s/processes=%d", mode.name, n), func(b *testing.B) {
@@ -144,15 +166,39 @@ func BenchmarkProcesses(b *testing.B) {
 				rounds := 0
 				for b.Loop() {
 					rounds++
-					sum.add(benchProcesses(b, n, mode.orders))
+					one, _ := benchProcesses(b, n, mode.orders, nil)
+					sum.add(one)
 				}
 				sum.report(b, time.Duration(rounds)*mode.orders.Span)
+				b.ReportMetric(0, "ns/op")
+				if !mode.orders.Once {
+					reportSyncs(b, n, mode.orders)
+				}
 			})
 		}
 	}
 }
 
-func benchProcesses(b *testing.B, processes int, o benchOrders) (sum benchAnswer) {
+// reportSyncs reports how often the disk is synced for a transaction.
+func reportSyncs(b *testing.B, processes int, o benchOrders) {
+	strace, err := exec.LookPath("strace")
+	if err != nil {
+		b.Log("no fsyncs/group: install strace")
+		return
+	}
+	trace := filepath.Join(b.TempDir(), "trace")
+	_, groups := benchProcesses(b, processes, o, []string{strace, "-f", "-q", "-ff", "-e", "trace=fsync,fdatasync", "-o", trace})
+	syncs := 0
+	for _, file := range must.Get(filepath.Glob(trace + ".*"))(b) {
+		text := must.Get(os.ReadFile(file))(b)
+		syncs += strings.Count(string(text), "fsync(") + strings.Count(string(text), "fdatasync(")
+	}
+	b.ReportMetric(float64(syncs)/float64(groups), "fsyncs/group")
+}
+
+// benchProcesses is what came of processes, each started by way of wrap, and how many
+// transactions they made.
+func benchProcesses(b *testing.B, processes int, o benchOrders, wrap []string) (sum benchAnswer, groups int64) {
 	dir := b.TempDir()
 	o.Config = filepath.Join(dir, "costs.toml")
 	must.Do(b, os.WriteFile(o.Config, fmt.Appendf(nil, benchConfig, filepath.Join(dir, "q.db")), 0o600))
@@ -170,12 +216,12 @@ func benchProcesses(b *testing.B, processes int, o benchOrders) (sum benchAnswer
 	for i := range processes {
 		all.Go(func() {
 			if !o.Once {
-				answers[i] = benchProcess(b, o)
+				answers[i] = benchProcess(b, o, wrap)
 				return
 			}
 			for end := o.Start.Add(o.Span); time.Now().Before(end); {
 				began := time.Now()
-				one := benchProcess(b, o)
+				one := benchProcess(b, o, wrap)
 				if len(one.Took) > 0 {
 					one.Took[0] = time.Since(began).Microseconds()
 				}
@@ -187,14 +233,18 @@ func benchProcesses(b *testing.B, processes int, o benchOrders) (sum benchAnswer
 	for _, a := range answers {
 		sum.add(a)
 	}
-	return sum
+	db := must.Get(sql.Open("sqlite", filepath.Join(dir, "q.db")))(b)
+	must.Do(b, db.QueryRow("SELECT version FROM budget").Scan(&groups))
+	must.Do(b, db.Close())
+	return sum, groups
 }
 
 // benchProcess is what came of one process. One that could not open the store counts
 // as refused.
-func benchProcess(b *testing.B, o benchOrders) (answer benchAnswer) {
+func benchProcess(b *testing.B, o benchOrders, wrap []string) (answer benchAnswer) {
 	orders := must.Get(json.Marshal(o))(b)
-	child := exec.CommandContext(b.Context(), os.Args[0])
+	command := append(slices.Clone(wrap), os.Args[0])
+	child := exec.CommandContext(b.Context(), command[0], command[1:]...)
 	child.Env = append(os.Environ(), benchChild+"="+string(orders))
 	child.Stderr = os.Stderr
 	out, err := child.Output()
