@@ -72,13 +72,16 @@ func BenchmarkOneShot(b *testing.B) {
 	b.ReportMetric(median(1)/median(0), "times-slower")
 }
 
-// largeStore opens a new file for benchmarks of large ledgers.
+// largeStore opens a new file for benchmarks of large ledgers. Its longest step is a
+// transaction, without the fsync at its end.
 func largeStore(b *testing.B) storetest.LargeStore {
 	var ahead atomic.Int64
 	store := must.Get(sqlitestore.OpenWithClock(b.Context(), filepath.Join(b.TempDir(), "q.db"), sqlitestore.Options{Timeout: time.Minute},
 		func() int64 { return time.Now().UnixMicro() + ahead.Load() }))(b)
 	b.Cleanup(func() { _ = store.Close() })
-	return storetest.LargeStore{Store: store, Ahead: &ahead}
+	var longest atomic.Int64
+	sqlitestore.SetTimed(store, func(took time.Duration) { longest.Store(max(longest.Load(), int64(took))) })
+	return storetest.LargeStore{Store: store, Ahead: &ahead, Longest: func() time.Duration { return time.Duration(longest.Swap(0)) }}
 }
 
 // BenchmarkMillion measures what is rare beside a million charges.

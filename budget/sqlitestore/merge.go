@@ -76,17 +76,20 @@ func (l *ledger) settle(now int64, steps *int) (done bool, err error) {
 	return true, nil
 }
 
+// rewriting is how many steps it takes to write an entry anew.
+const rewriting = 4
+
 // mergeSome merges some entries of a lane. more: there are others. A merged row's id
-// contains a space, which no caller's id can.
+// contains a space, which no caller's id can. Forgotten entries are left to prune.
 func (l *ledger) mergeSome(lane, boundary int64, precisions []int64, steps *int) (more bool, err error) {
-	limit := min(*steps, chunk)
+	limit := max(1, min(*steps, chunk)/rewriting)
 	one, list := entry{}, []entry(nil)
 	err = l.c.each("SELECT "+entryColumns+" FROM entry WHERE b = ? AND lane = ? AND score > ? AND score <= ? AND state & 7 <> ? ORDER BY score LIMIT ?",
-		[]any{l.b, lane, l.merged, boundary, stateMerged, limit}, func() { list = append(list, one) }, one.columns()...)
+		[]any{l.b, lane, max(l.merged, l.gone), boundary, stateMerged, limit}, func() { list = append(list, one) }, one.columns()...)
 	if err != nil || len(list) == 0 {
 		return false, err
 	}
-	*steps -= len(list)
+	*steps -= rewriting * len(list)
 	type slot struct {
 		end, job, region int64
 		observed         bool
@@ -94,7 +97,7 @@ func (l *ledger) mergeSome(lane, boundary int64, precisions []int64, steps *int)
 	rows := map[slot]*entry{}
 	for i := range list {
 		e := &list[i]
-		if e.score <= l.gone || e.state == stateReleased {
+		if e.state == stateReleased {
 			if err := l.remove(e); err != nil {
 				return false, err
 			}

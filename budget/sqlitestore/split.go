@@ -147,7 +147,7 @@ func (l *ledger) splitFor(limits []limit.Limit, steps *int) (done bool, err erro
 func (l *ledger) moveSome(lane int64, steps *int) (more bool, err error) {
 	upto := toTheEnd
 	more, err = l.c.first("SELECT score FROM entry WHERE b = ? AND lane = ? AND score > ? ORDER BY score LIMIT 1 OFFSET ?",
-		[]any{l.b, lane, l.split.score, min(*steps, chunk) - 1}, &upto)
+		[]any{l.b, lane, l.split.score, max(1, min(*steps, chunk)/rewriting) - 1}, &upto)
 	if err != nil {
 		return false, err
 	}
@@ -167,7 +167,7 @@ func (l *ledger) moveSome(lane int64, steps *int) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	*steps -= max(1, read)
+	*steps -= max(1, rewriting*read)
 	operation := l.base(lane / classes)
 	for _, e := range list {
 		op, err := l.number(operation, jobs[e.job])
