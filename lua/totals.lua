@@ -153,10 +153,11 @@ do -- a block, because Lua limits the local names of a scope
   end
 
   -- saveDues writes when each operation's first entry leaves a rolling window, for the
-  -- windows in which that has changed. anew: all of them.
+  -- windows in which that has changed, or where there are more operations. anew: all of them,
+  -- and the totals of all operations are loaded.
   local function saveDues(anew, fields)
     for i = 1, #wins do
-      local w, changed = wins[i], anew
+      local w, changed = wins[i], anew or nops ~= M.nops
       if w.len then
         for op, o in pairs(totals) do
           local r = o[w]
@@ -201,7 +202,7 @@ do -- a block, because Lua limits the local names of a scope
       for op = 1, nops do dirty[op] = true end
     end
     local fields = {}
-    saveDues(anew or nops ~= M.nops, fields)
+    saveDues(anew, fields)
     blocks.save()
     for op in pairs(dirty) do
       if not totals[op] then preload({op}) end

@@ -81,7 +81,6 @@ func (s *Store) tidy(ctx context.Context, b driver.Batch, operations []int) bool
 // tidyLater does so beside the calls, once at a time for each ledger. In tests with a clock of
 // their own it does so at once.
 func (s *Store) tidyLater(b driver.Batch, operations []int) {
-	b.Now = time.Now().UnixMicro()
 	b.Limits = slices.Clone(b.Limits)
 	s.mu.Lock()
 	skip := s.closed || s.tidying[b.Budget]
@@ -105,10 +104,10 @@ func (s *Store) tidyLater(b driver.Batch, operations []int) {
 		s.tidy(ctx, b, operations) // what is not done now, a later call is told
 	}
 	if s.testClock != nil {
-		b.Now = s.testClock()
 		run()
 		return
 	}
+	b.Now = time.Now().UnixMicro()
 	go run()
 }
 

@@ -263,3 +263,35 @@ func TestUsualAfterManyOperations(t *testing.T) {
 	}
 	must.Equal(t, runs.other.Load()-other, 0, "runs of charge.lua")
 }
+
+// What is guaranteed to a share is kept until it lapses, to the microsecond, and the script
+// for the usual charge knows when that is.
+func TestUsualSharesLapse(t *testing.T) {
+	t.Parallel()
+	f, _ := startFake(t)
+	runs := countRuns(f.Store)
+	day := must.Get(limit.NewCalendar(limit.Day, "UTC", 0))(t)
+	limits := []limit.Limit{{
+		Name: "day", Limit: 100, Counts: limit.CountUnits, Window: limit.CalendarWindow(day),
+		Shares: []limit.Share{{Name: "nightly", Jobs: []string{"nightly"}, Guarantee: 60, Lapse: time.Hour.Microseconds()}},
+	}}
+	n := 0
+	charge := func(job string, units int64) driver.Decision {
+		n++
+		return must.Get(f.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: limits, Items: []driver.Item{
+			{ID: fmt.Sprint(n), Operation: "op", Units: units, Labels: driver.Labels{Job: job}},
+		}}))(t).Items[0]
+	}
+	for range 4 {
+		must.Equal(t, charge("other", 9).Result, driver.Granted, "within what is not kept")
+	}
+	lapses := time.Date(2026, 6, 10, 23, 0, 0, 0, time.UTC).UnixMicro()
+	must.Equal(t, charge("nightly", 1).Result, driver.Granted, "the share's own")
+	f.now = lapses - 1
+	refused := charge("other", 6) // 40 − 36 are left to it
+	must.Equal(t, fmt.Sprint(refused.Result, refused.RetryAt), fmt.Sprint(driver.Refused, lapses), "before the guarantee lapses")
+	f.now = lapses
+	decided, other := runs.decided.Load(), runs.other.Load()
+	must.Equal(t, charge("other", 6).Result, driver.Granted, "when it lapses")
+	must.Equal(t, fmt.Sprint(runs.decided.Load()-decided, runs.other.Load()-other), "1 0", "runs of usual.lua that decided, and others")
+}
