@@ -42,12 +42,12 @@ do -- a block, because Lua limits the local names of a scope
     return true
   end
 
-  -- mergePage merges one page of a zset, of an eighth of the steps, since merging an entry costs
+  -- mergePage merges one page of a zset, of a quarter of the steps, since merging an entry costs
   -- much more than walking over it. It returns how far it got, and whether
   -- that is the end.
   local function mergePage(op, key, from, boundary, precs)
     local whole = limitSteps
-    limitSteps = math.ceil(whole / 8)
+    limitSteps = math.ceil(whole / 4)
     local list, n, reached, done = page(key, from, boundary, false)
     limitSteps = whole
     local ids, members = {}, {}

@@ -150,7 +150,7 @@ func TestUsualWalk(t *testing.T) {
 			store.SetMaxSteps(steps)
 		}
 		runs = append(runs, countRuns(store))
-		for n := range effort.Of(12, 200) {
+		for n := range effort.Of(6, 200) {
 			w.stores = [2]driver.Store{store, memstore.New(func() int64 { return w.now })}
 			w.name, w.configs, w.open = fmt.Sprint("up/", n), [2][]limit.Limit{w.limits(), w.limits()}, nil
 			w.past = nil
@@ -161,7 +161,7 @@ func TestUsualWalk(t *testing.T) {
 	}
 	for i, r := range runs {
 		t.Logf("%d runs of usual.lua decided, %d left it to charge.lua, %d others", r.decided.Load(), r.left.Load(), r.other.Load())
-		if r.decided.Load() < r.other.Load()/4 {
+		if r.decided.Load() < 200 {
 			t.Errorf("store %d: usual.lua hardly had a turn", i)
 		}
 	}
