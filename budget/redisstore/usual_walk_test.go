@@ -150,7 +150,7 @@ func TestUsualWalk(t *testing.T) {
 			store.SetMaxSteps(steps)
 		}
 		runs = append(runs, countRuns(store))
-		for n := range effort.Of(6, 200) {
+		for n := range effort.Of(6, 40) {
 			w.stores = [2]driver.Store{store, memstore.New(func() int64 { return w.now })}
 			w.name, w.configs, w.open = fmt.Sprint("up/", n), [2][]limit.Limit{w.limits(), w.limits()}, nil
 			w.past = nil
