@@ -149,6 +149,7 @@ func (d *Daemon) decisions(g *generation) *serve.Server {
 			return open.BudgetOn(d.store, g.config, d.storeAt(g.config), name)
 		},
 		Token: d.o.Endpoint.token, Loopback: d.o.Endpoint.loopback, Log: d.log,
+		Leased:   d.metrics.leased,
 		UnderWay: max(1, serve.DefaultUnderWay*connections/mostConnections), Waiting: max(1, serve.DefaultWaiting*connections/mostConnections),
 	})
 }
