@@ -1,0 +1,82 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/must"
+)
+
+// usualFake is a store with a clock of its own, the count of its runs, and what decides a batch
+// of items by limits.
+func usualFake(t *testing.T, limits ...limit.Limit) (*fakeStore, *usualRuns, func(items ...driver.Item) driver.Decisions) {
+	t.Helper()
+	f, _ := startFake(t)
+	return f, countRuns(f.Store), func(items ...driver.Item) driver.Decisions {
+		t.Helper()
+		return must.Get(f.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: limits, Items: items, Host: "0a"}))(t)
+	}
+}
+
+// What was charged before another operation was new to the ledger leaves its window all the same.
+func TestUsualLeavesBesideANewOperation(t *testing.T) {
+	t.Parallel()
+	f, runs, decide := usualFake(t, limit.Limit{Name: "w", Limit: 100, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Second)})
+	decide(driver.Item{ID: "a", Operation: "first", Units: 7})
+	f.now++
+	decide(driver.Item{ID: "b", Operation: "second", Units: 5})
+	f.now++
+	decide(driver.Item{ID: "c", Operation: "second", Units: 3}) // the first run of usual.lua is sent by its text
+	f.now += time.Second.Microseconds() - 2
+	got := decide(driver.Item{ID: "d", Operation: "second", Units: 1})
+	must.Equal(t, got.Used[0], 5+3+1, "used when the first charge has left")
+	must.Equal(t, runs.decided.Load(), 1, "runs of usual.lua that decided")
+}
+
+// A reservation that ends within the batch it is in is not open any more for those after it.
+func TestUsualEndsWithinABatch(t *testing.T) {
+	t.Parallel()
+	f, _, decide := usualFake(t, limit.Limit{Name: "open", Limit: 50, Counts: limit.CountCalls, Window: limit.ConcurrentWindow()})
+	open := func(id string, span int64) driver.Item {
+		return driver.Item{ID: id, Operation: "op", Units: 1, Lease: span}
+	}
+	decide(open("first", time.Hour.Microseconds()))
+	f.now++
+	decide(open("second", time.Hour.Microseconds()))
+	f.now++
+	got := decide(open("a", 2), open("b", 100), open("c", 100), open("d", 100))
+	for i, left := range []int64{47, 46, 45, 45} {
+		must.Equal(t, fmt.Sprint(got.Items[i].Result, got.Items[i].Remaining), fmt.Sprint(driver.Granted, left), "item", i)
+	}
+	must.Equal(t, got.Used[0], 5, "open")
+}
+
+// What is charged after a calendar's reset counts in the next period alone.
+func TestUsualAfterAReset(t *testing.T) {
+	t.Parallel()
+	hour := must.Get(limit.NewCalendar(limit.Hour, "UTC", 0))(t)
+	f, _, decide := usualFake(t, limit.Limit{Name: "c", Limit: 100, Counts: limit.CountUnits, Window: limit.CalendarWindow(hour)})
+	f.now += time.Hour.Microseconds() - 10
+	for i := range 3 {
+		f.now++
+		decide(driver.Item{ID: fmt.Sprint(i), Operation: "op", Units: 5})
+	}
+	f.now += 7
+	must.Equal(t, decide(driver.Item{ID: "after", Operation: "op", Units: 2}).Used[0], 2, "used at the reset")
+}
+
+// What is in a slot that has not left a coarse window stays counted.
+func TestUsualKeepsSlots(t *testing.T) {
+	t.Parallel()
+	f, runs, decide := usualFake(t, limit.Limit{Name: "w", Limit: 100, Counts: limit.CountUnits, Window: limit.CoarseWindow(10*time.Second, time.Second)})
+	noon := f.now
+	for i, at := range []int64{500_000, 1_200_000, 1_300_000, 11_300_000} {
+		f.now = noon + at
+		got := decide(driver.Item{ID: fmt.Sprint(i), Operation: "op", Units: []int64{7, 5, 3, 1}[i]})
+		must.Equal(t, got.Used[0], []int64{7, 12, 15, 9}[i], "used after charge", i)
+	}
+	must.Equal(t, runs.decided.Load(), 1, "runs of usual.lua that decided")
+}
