@@ -177,6 +177,7 @@ do -- a block, because Lua limits the local names of a scope
     local at = NEVER
     for i = 1, #wins do
       local w = wins[i]
+      if not w.len or not w.prec and w.len > HELD then return NEVER end -- nothing merges, see merge.lua
       if w.prec then at = math.min(at, floorTo(M.merged, w.prec) + w.prec + HELD) end
     end
     return at

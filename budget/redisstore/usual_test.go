@@ -91,6 +91,7 @@ func TestUsualChargesTakeOneRun(t *testing.T) {
 		"three limits":        {limits: []limit.Limit{hour, calls, rolling("day", 24*time.Hour)}},
 		"some operations":     {limits: []limit.Limit{hour, rolling("one", time.Hour, "op1"), rolling("two", 24*time.Hour, "op1", "op2"), rolling("not", time.Hour, "!op3")}},
 		"a coarse limit":      {limits: []limit.Limit{coarse}},
+		"coarse and others":   {limits: []limit.Limit{coarse, calendar, rolling("day", 24*time.Hour)}},
 		"a calendar":          {limits: []limit.Limit{calendar, hour}},
 		"shares":              {limits: []limit.Limit{divided, calls}},
 		"shares of a day":     {limits: []limit.Limit{dividedDay}},
