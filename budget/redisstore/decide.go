@@ -204,7 +204,7 @@ func (b *batch) read(a answer) (bool, error) {
 		}
 	}
 	if damaged {
-		return false, b.store.damaged(b.Budget, "x says that more is used than z and y hold")
+		return false, b.store.damaged(b.Budget, "m says that more is used than z and y hold")
 	}
 	return len(open) == 0 && (b.mode != deciding || b.decided.Used != nil), nil
 }
