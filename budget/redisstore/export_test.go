@@ -92,3 +92,10 @@ func (s *Store) Looking() bool {
 		return true
 	}
 }
+
+// ForgetPlans has the next decision of each budget made by charge.lua.
+func (s *Store) ForgetPlans() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.plans)
+}

@@ -75,6 +75,7 @@ func TestNotChargedIsNotToldOfLostAnswers(t *testing.T) {
 	}
 	store := openStore(t, "redis://"+through, redisstore.Options{})
 	charge(t, store, "before")
+	store.ForgetPlans() // usual.lua is not asked for it
 	if refusedAway(t, store, "lost-with-its-answer") {
 		t.Error("it is told that nothing was charged, and nobody knows")
 	}

@@ -24,21 +24,43 @@ func Walk(t *testing.T, open Open, steps int) {
 	t.Helper()
 	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
 	steps = int(effort.Number(t, "QUOTACTL_WALK_STEPS", uint64(effort.Of(min(steps, 3000), steps))))
-	w := &walker{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), counts: map[string]int{}}
+	w := walk(t, open, seed, steps, false)
+	w.musts(steps, []string{"granted", "refused", "replayed", "conflict", "settled", "released", "clock refused", "clock accepted", "looked", "stepped back", "never fits", "limits changed",
+		"finish expired", "refused by rolling", "refused by coarse", "refused by calendar", "refused by guarded calendar", "refused by bucket", "refused by concurrent",
+		"recorded", "finished earlier", "lost", "nothing lost", "recovered", "reset", "recovering", "rolled back", "moved", "locked", "lock stood", "unlocked", "observed", "fenced",
+		"history", "kept", "fits by a lapse",
+		"drift of rolling", "drift of coarse", "drift of calendar", "drift of guarded calendar", "drift of bucket"})
+}
+
+// WalkCalm is a walk on which most steps are charges that fit, a short time apart, by limits
+// without buckets: what a store may decide in a simpler way than all else.
+func WalkCalm(t *testing.T, open Open, steps int) {
+	t.Helper()
+	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
+	w := walk(t, open, seed, int(effort.Number(t, "QUOTACTL_WALK_STEPS", uint64(effort.Of(min(steps, 3000), steps)))), true)
+	w.musts(w.step, []string{"granted", "refused", "replayed", "settled", "released", "looked", "limits changed",
+		"refused by rolling", "refused by coarse", "refused by calendar", "refused by guarded calendar", "refused by concurrent", "recorded", "lost", "locked", "history", "kept"})
+}
+
+// walk takes the steps of a walk.
+func walk(t *testing.T, open Open, seed uint64, steps int, calm bool) *walker {
+	t.Helper()
+	w := &walker{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), counts: map[string]int{}, calm: calm}
 	clock := func() int64 { return w.now }
 	w.store, w.model = open(t, clock), memstore.New(clock)
 	for w.step < steps {
 		w.episode(min(steps-w.step, 200+w.rng.IntN(400)))
 	}
 	t.Logf("seed %d: %d steps: %v", seed, w.step, w.counts)
-	musts := []string{"granted", "refused", "replayed", "conflict", "settled", "released", "clock refused", "clock accepted", "looked", "stepped back", "never fits", "limits changed",
-		"finish expired", "refused by rolling", "refused by coarse", "refused by calendar", "refused by guarded calendar", "refused by bucket", "refused by concurrent",
-		"recorded", "finished earlier", "lost", "nothing lost", "recovered", "reset", "recovering", "rolled back", "moved", "locked", "lock stood", "unlocked", "observed", "fenced",
-		"history", "kept", "fits by a lapse",
-		"drift of rolling", "drift of coarse", "drift of calendar", "drift of guarded calendar", "drift of bucket"}
-	for _, must := range musts {
+	return w
+}
+
+// musts fails a long walk that never came by something.
+func (w *walker) musts(steps int, list []string) {
+	w.t.Helper()
+	for _, must := range list {
 		if steps >= 10_000 && w.counts[must] == 0 {
-			t.Errorf("seed %d: the walk never came by %q: it shows less than it should", seed, must)
+			w.t.Errorf("seed %d: the walk never came by %q: it shows less than it should", w.seed, must)
 		}
 	}
 }
@@ -57,6 +79,7 @@ type walker struct {
 	budget  string
 	configs [][]limit.Limit // of two processes that share the budget
 	lengths []int64         // of the rolling windows, for choosing steps of time
+	calm    bool            // see WalkCalm
 	coarse  bool            // all windows need slots only, so that entries merge
 	ids     []driver.Item
 	seen    []marks
@@ -84,6 +107,13 @@ func (w *walker) episode(steps int) {
 			w.counts["limits changed"]++
 		}
 		limits := w.configs[w.rng.IntN(2)]
+		if n := w.rng.IntN(100); w.calm && n < 88 {
+			w.decide(limits)
+			continue
+		} else if w.calm && n < 96 {
+			w.finish()
+			continue
+		}
 		switch n := w.rng.IntN(100); {
 		case n < 72:
 			w.decide(limits)
@@ -115,6 +145,10 @@ func (w *walker) pass() {
 	if len(w.lengths) > 0 {
 		length = w.lengths[w.rng.IntN(len(w.lengths))]
 	}
+	if w.calm && w.rng.IntN(12) > 0 {
+		w.now += w.rng.Int64N([]int64{2, 100, 1 + length/1000}[w.rng.IntN(3)])
+		return
+	}
 	switch w.rng.IntN(7) {
 	case 0:
 	case 1, 2:
@@ -136,7 +170,11 @@ func (w *walker) pass() {
 
 // caller is the caller's clock: usually the store's, sometimes far behind or ahead.
 func (w *walker) caller() int64 {
-	switch w.rng.IntN(50) {
+	kind := w.rng.IntN(50)
+	if w.calm && w.rng.IntN(6) > 0 {
+		kind = 3 + w.rng.IntN(10)*2
+	}
+	switch kind {
 	case 0, 1:
 		return w.now - w.rng.Int64N(3*minute)
 	case 2:
@@ -159,6 +197,9 @@ func (w *walker) decide(limits []limit.Limit) {
 	n := 1
 	if w.rng.IntN(3) == 0 {
 		n += w.rng.IntN(8)
+	}
+	if w.calm && w.rng.IntN(20) > 0 { // a process has a host, and one table
+		batch.Host, batch.Table = "0a", driver.ShareTable{}
 	}
 	for range n {
 		batch.Items = append(batch.Items, w.item(limits))
@@ -201,7 +242,7 @@ func (w *walker) decide(limits []limit.Limit) {
 
 // item is a new call, or one seen before, the same or changed.
 func (w *walker) item(limits []limit.Limit) driver.Item {
-	if len(w.ids) > 0 && w.rng.IntN(8) == 0 {
+	if len(w.ids) > 0 && w.rng.IntN(8) == 0 && (!w.calm || w.rng.IntN(4) == 0) {
 		again := w.ids[w.rng.IntN(len(w.ids))]
 		if w.rng.IntN(3) == 0 {
 			again.Units++
@@ -212,6 +253,9 @@ func (w *walker) item(limits []limit.Limit) driver.Item {
 		ID:        fmt.Sprintf("id-%d-%d", w.step, len(w.ids)),
 		Operation: walkOperations[w.rng.IntN(len(walkOperations))],
 		Units:     1 + w.rng.Int64N(limits[0].Limit),
+	}
+	if w.calm {
+		i.Units = 1 + i.Units%7
 	}
 	switch w.rng.IntN(10) {
 	case 0:
@@ -234,11 +278,11 @@ func (w *walker) item(limits []limit.Limit) driver.Item {
 			i.Fence = w.fence()
 		}
 	}
-	if i.DryRun = w.rng.IntN(12) == 0; i.DryRun {
+	if i.DryRun = w.rng.IntN(12) == 0 && (!w.calm || w.rng.IntN(6) == 0); i.DryRun {
 		w.counts["dry run"]++
 		return i
 	}
-	if w.rng.IntN(12) == 0 {
+	if w.rng.IntN(12) == 0 && (!w.calm || w.rng.IntN(6) == 0) {
 		i.Recorded, i.Age = true, w.age()
 	}
 	w.ids = append(w.ids, i)

@@ -22,6 +22,10 @@ func (w *walker) limits() []limit.Limit {
 			l.Headroom = l.Quota - l.Limit
 			l.OutagePart = w.rng.Int64N(l.Headroom + 1)
 		}
+		if more := 200 + w.rng.Int64N(2000); w.calm {
+			l.Limit += more
+			l.Quota += more * min(l.Quota, 1)
+		}
 		if i > 0 {
 			if w.rng.IntN(3) == 0 {
 				l.Counts = limit.CountCalls
@@ -32,6 +36,9 @@ func (w *walker) limits() []limit.Limit {
 		if l.Window.Kind == limit.Concurrent {
 			l.Counts, l.Limit = limit.CountCalls, 1+w.rng.Int64N(4)
 			l.Quota, l.Headroom, l.OutagePart = 0, 0, 0
+			if w.calm {
+				l.Limit *= 10
+			}
 		}
 		l.Observe = w.rng.IntN(8) == 0
 		if w.rng.IntN(2) == 0 {
@@ -81,7 +88,7 @@ func (w *walker) shares(l limit.Limit) (list []limit.Share) {
 // window is a random window of any kind.
 func (w *walker) window() limit.Window {
 	switch n := w.rng.IntN(20); {
-	case n < 3:
+	case n < 3 && !w.calm:
 		return w.bucket()
 	case n < 5:
 		return limit.ConcurrentWindow()

@@ -45,6 +45,9 @@ func (w *walker) lock(name string, unlock bool) {
 		Budget: w.budget, Now: w.caller(), Limit: name, Most: 1 + w.rng.Int64N(2*hour),
 		Why: fmt.Sprint("rule ", w.step), Force: w.rng.IntN(4) == 0,
 	}
+	if w.calm {
+		r.Most = 1 + w.rng.Int64N(second)
+	}
 	if w.rng.IntN(2) == 0 {
 		r.Until = w.now + w.age() - minute/2
 	} else {

@@ -32,7 +32,7 @@ func (w *walker) tell(model, store driver.Mark) {
 // told is the mark that a caller passes: usually none, otherwise a recent one, sometimes
 // one that never was.
 func (w *walker) told() marks {
-	if len(w.seen) == 0 || w.rng.IntN(3) > 0 {
+	if len(w.seen) == 0 || w.rng.IntN(3) > 0 || w.calm && w.rng.IntN(3) > 0 {
 		return marks{}
 	}
 	m := w.seen[max(0, len(w.seen)-1-w.rng.IntN(12))]

@@ -1,0 +1,60 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/internal/must"
+	"github.com/quotactl/quotactl/internal/redistest"
+	"github.com/quotactl/quotactl/internal/storetest"
+)
+
+// twoProcesses are two stores on one ledger that decide in turn, each now and then by
+// charge.lua alone.
+type twoProcesses struct {
+	storetest.Store
+	stores [2]*redisstore.Store
+	rng    *rand.Rand
+}
+
+func (p *twoProcesses) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, error) {
+	store := p.stores[p.rng.IntN(2)]
+	if p.rng.IntN(8) == 0 {
+		store.ForgetPlans()
+	}
+	return store.Decide(ctx, b)
+}
+
+// Whichever script decides, the answers are those of the model.
+func TestWalkOfTwoScripts(t *testing.T) {
+	t.Parallel()
+	url := redistest.Start(t).URL(0)
+	for _, steps := range []int{5000, 40} { // with few, there are blocks of ten entries
+		t.Run(fmt.Sprint(steps), func(t *testing.T) {
+			t.Parallel()
+			var runs [2]*usualRuns
+			storetest.WalkCalm(t, func(t testing.TB, clock func() int64) storetest.Store {
+				p := &twoProcesses{rng: rand.New(rand.NewPCG(1, 2))}
+				for i := range p.stores {
+					store := must.Get(redisstore.OpenWithClock(url, redisstore.Options{Prefix: fmt.Sprint("w", steps), Timeout: patient}, clock))(t)
+					t.Cleanup(func() { _ = store.Close() })
+					store.SetMaxSteps(steps)
+					p.stores[i], runs[i] = store, countRuns(store)
+				}
+				p.Store = p.stores[0]
+				return p
+			}, 30_000)
+			for i, r := range runs {
+				decided, left, other := r.decided.Load(), r.left.Load(), r.other.Load()
+				t.Logf("process %d: usual.lua decided %d times and left %d; %d other runs", i, decided, left, other)
+				if decided < 20 {
+					t.Errorf("usual.lua decided %d times beside %d other runs: the walk shows less than it should", decided, other)
+				}
+			}
+		})
+	}
+}
