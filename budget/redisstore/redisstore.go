@@ -162,11 +162,12 @@ func (s *Store) acceptClock(ctx context.Context, name string) error {
 // Close implements driver.Store.
 func (s *Store) Close() error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
+	closed := s.closed
+	s.closed = true
+	s.mu.Unlock() // what is waited for below needs it to end
+	if closed {
 		return nil
 	}
-	s.closed = true
 	s.follow.stop()
 	defer s.follow.wait() // closing the connections ends a look
 	defer s.tidied.Wait() // likewise

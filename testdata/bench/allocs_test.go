@@ -18,8 +18,8 @@ import (
 const (
 	chargeAllocs    = 9  // Budget.Charge by itself, on a store that does nothing
 	togetherAllocs  = 2  // the same, of a charge that is decided with others
-	decideAllocs    = 75 // redisstore.Store.Decide of one item, with the client library and the new id
-	decideAllAllocs = 8  // the same, of an item among driver.MaxBatch; now and then charge.lua decides one of the batches
+	decideAllocs    = 61 // redisstore.Store.Decide of one item, with the client library and the new id
+	decideAllAllocs = 5  // the same, of an item among driver.MaxBatch
 )
 
 // BenchmarkAllocs fails if a charge allocates more than its budget says.
