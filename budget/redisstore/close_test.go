@@ -26,6 +26,13 @@ func TestCloseWhileTidying(t *testing.T) {
 			}
 			must.Get(store.Decide(t.Context(), batch))(t)
 		}
-		must.Do(t, store.Close())
+		closed := make(chan error, 1)
+		go func() { closed <- store.Close() }()
+		select {
+		case err := <-closed:
+			must.Do(t, err)
+		case <-time.After(time.Minute):
+			t.Fatal("Close hangs after", 15+ledger, "batches")
+		}
 	}
 }
