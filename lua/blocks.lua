@@ -7,6 +7,7 @@
 -- twice as many entries beyond the last one, so that most charges cost nothing for it.
 do
   local known, changed = {}, {} -- by operation
+  local made = {}           -- the new texts of fields, which are written with the totals
 
   -- of reads the blocks of an operation; they are empty if it has none.
   local function of(op)
@@ -101,7 +102,7 @@ do
       o.ended, o.fresh, steps = tonumber(last), math.max(0, o.fresh - #found), steps + #found
       text = text .. struct.pack('ddd', o.ended, units, calls)
     end
-    redis.call('HSET', keyM, 'b' .. op, trimmed(text))
+    made[op] = trimmed(text)
     touch(op)
   end
 
@@ -119,7 +120,8 @@ do
       if #numbers > 0 then texts[#texts + 1] = struct.pack(string.rep('d', #numbers), unpack(numbers)) end
       redis.call('HSET', keyM, 'b' .. op, table.concat(texts))
     end
-    changed = {}
+    for op, text in pairs(made) do redis.call('HSET', keyM, 'b' .. op, text) end
+    changed, made = {}, {}
   end
 
   -- whole adds up the blocks of an operation with scores above from and up to to. It returns

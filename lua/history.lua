@@ -159,10 +159,19 @@ do
     end
   end
 
+  -- name gives a day its own id, if it has none.
+  local function name(day, ends)
+    if redis.call('HGET', keys[day], '@') or M.lid == '' then return end
+    redis.call('HSET', keys[day], '@', M.lid)
+    redis.call('PEXPIREAT', keys[day], ends)
+  end
+
   -- tidy does so where a log is long.
   function history.tidy()
     for day, log in pairs(logs) do
-      if #(redis.call('GET', log) or '') > LOG then fold(day) end
+      local length = #(redis.call('GET', log) or '')
+      if length > 0 then name(day, int(expiry(((day + 1) * DAY + HOUR + args.kept) / 1000))) end -- usual.lua may have begun it
+      if length > LOG then fold(day) end
     end
   end
 
@@ -178,10 +187,7 @@ do
     if n == #line then
       local ends = int(expiry(((day + 1) * DAY + HOUR + args.kept) / 1000))
       redis.call('PEXPIREAT', logs[day], ends)
-      if not redis.call('HGET', keys[day], '@') and M.lid ~= '' then
-        redis.call('HSET', keys[day], '@', M.lid)
-        redis.call('PEXPIREAT', keys[day], ends)
-      end
+      name(day, ends)
     end
     if n > LOG then fold(day) end
   end

@@ -246,7 +246,10 @@ if a[15] >= 0 then
   for i = 1, charged do line = line .. A[firstRun + 3 * i - 1] end
   line = line .. '\n'
   local length = call('APPEND', K[3 + nr], line)
-  if length == #line then call('PEXPIREAT', K[3 + nr], string.format('%.0f', expiry(a[16]))) end
+  if length == #line then
+    call('PEXPIREAT', K[3 + nr], string.format('%.0f', expiry(a[16])))
+    wants = 1
+  end
   if floor(length / 32768) > floor((length - #line) / 32768) then wants = 1 end
 end
 local entries, from, one = {}, 0, a[14] == 1

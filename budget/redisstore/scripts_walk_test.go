@@ -47,7 +47,7 @@ func TestWalkOfTwoScripts(t *testing.T) {
 				}
 				p.Store = p.stores[0]
 				return p
-			}, 30_000)
+			}, 8_000)
 			for i, r := range runs {
 				decided, left, other := r.decided.Load(), r.left.Load(), r.other.Load()
 				t.Logf("process %d: usual.lua decided %d times and left %d; %d other runs", i, decided, left, other)

@@ -296,3 +296,24 @@ func TestUsualSharesLapse(t *testing.T) {
 	must.Equal(t, charge("other", 6).Result, driver.Granted, "when it lapses")
 	must.Equal(t, fmt.Sprint(runs.decided.Load()-decided, runs.other.Load()-other), "1 0", "runs of usual.lua that decided, and others")
 }
+
+// A day of which the first charge is a usual one has its own id too, by which an import tells
+// its history from others.
+func TestUsualBeginsADay(t *testing.T) {
+	t.Parallel()
+	f, admin := startFake(t)
+	limits := []limit.Limit{{Name: "w", Limit: 10, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}}
+	charge := func(id string, units int64) driver.Result {
+		return must.Get(f.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: limits, Items: []driver.Item{{ID: id, Operation: "op", Units: units}}}))(t).Items[0].Result
+	}
+	midnight := time.Date(2026, 6, 11, 0, 0, 0, 0, time.UTC).UnixMicro()
+	f.now = midnight - 10_000_000
+	must.Equal(t, charge("yesterday", 8), driver.Granted)
+	f.now = midnight + 120_000_000
+	must.Equal(t, charge("too much", 5), driver.Refused, "charge.lua knows the day now, and charged nothing in it")
+	runs := countRuns(f.Store)
+	must.Equal(t, charge("first", 1), driver.Granted)
+	must.Equal(t, charge("second", 1), driver.Granted)
+	must.Equal(t, runs.decided.Load() > 0, true, "by usual.lua")
+	must.Equal(t, must.Get(admin.HExists(t.Context(), dayKey(f.now), "@").Result())(t), true, "the day has its id")
+}
