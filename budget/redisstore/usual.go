@@ -143,7 +143,18 @@ func (p *plan) batch(b *batch) (u usualBatch, ok bool) {
 		}
 	}
 	u.reports = p.reports
-	return u, p.size()+len(u.rows)*p.stride() <= maxNumbers
+	return u, p.size()+len(u.rows)*p.stride() <= maxNumbers && u.asked() <= maxNumbers
+}
+
+// asked is at most how many numbers the script is given, which Lua's stack must hold at once.
+func (u *usualBatch) asked() int {
+	each := 6 + 3*len(u.sums)
+	for _, s := range u.sums {
+		if len(s.shares) > 0 {
+			each += 4 + 3*len(s.shares)
+		}
+	}
+	return 17 + 3*len(u.windows) + len(u.reports) + each*len(u.runs)
 }
 
 // isTwice reports whether an id is among the open items twice.

@@ -317,3 +317,26 @@ func TestUsualBeginsADay(t *testing.T) {
 	must.Equal(t, runs.decided.Load() > 0, true, "by usual.lua")
 	must.Equal(t, must.Get(admin.HExists(t.Context(), dayKey(f.now), "@").Result())(t), true, "the day has its id")
 }
+
+// A batch of many kinds of items under many shares has more numbers than Lua's stack holds; it
+// is decided all the same.
+func TestUsualBatchOfManyKinds(t *testing.T) {
+	t.Parallel()
+	store := openStore(t, redistest.Start(t).URL(0), redisstore.Options{Timeout: patient})
+	var limits []limit.Limit
+	for i := range 3 {
+		l := limit.Limit{Name: fmt.Sprint("l", i), Limit: 1_000_000, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Duration(i+1) * time.Hour)}
+		for j := range 8 {
+			l.Shares = append(l.Shares, limit.Share{Name: fmt.Sprint("s", j), Jobs: []string{fmt.Sprint("j", j)}, Guarantee: 10})
+		}
+		limits = append(limits, l)
+	}
+	for round := range 3 {
+		b := driver.Batch{Budget: name, Now: time.Now().UnixMicro(), Limits: limits}
+		for i := range driver.MaxBatch {
+			b.Items = append(b.Items, driver.Item{ID: fmt.Sprint(round, "/", i), Operation: "op", Units: 1, Labels: driver.Labels{Job: fmt.Sprint("j", i%8)}})
+		}
+		got := must.Get(store.Decide(t.Context(), b))(t)
+		must.Equal(t, got.Used[2], int64((round+1)*driver.MaxBatch), "used")
+	}
+}
