@@ -329,8 +329,9 @@ local function decide(item)
   if recorded and new.score <= math.max(M.gone, horizon(M.last)) then return reply(1, false, item.units, at, 0, '', {}) end
   new.score = math.max(new.score, M.merged + 1)
   if recorded then M.chg = M.chg + 1 end -- a walk under way may have passed it
-  if old then -- the ledger no longer holds its id: remove it
+  if old then -- the ledger no longer holds its id: remove it, and let no window count from before it
     addNow()
+    M.gone = math.max(M.gone, horizon(M.last))
     local key, member, zero = place(old, item.id)
     redis.call('ZREM', key, member)
     addAll(old.op, old.score, old.units, callsOf(old), zero, -1, old.state)

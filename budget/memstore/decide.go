@@ -126,6 +126,9 @@ func (l *ledger) decide(batch driver.Batch, item driver.Item, when moment) drive
 		return d
 	}
 	e.score = max(e.score, l.merged+1)
+	if l.at(item.ID) != nil { // it is no longer held, and its id is taken from it
+		l.prune(now)
+	}
 	l.entries = append(l.entries, e)
 	l.noteCharge(e, e.units, 1)
 	if at > l.newest {

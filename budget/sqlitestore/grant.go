@@ -6,11 +6,6 @@ import "github.com/quotactl/quotactl/budget/driver"
 // observed is what would have refused the charge but for observe mode.
 func (d *decider) grant(item driver.Item, old *entry, now int64, observed string) (driver.Decision, error) {
 	l := d.l
-	if old != nil {
-		if err := l.remove(old); err != nil {
-			return driver.Decision{}, err
-		}
-	}
 	op, err := l.number(item.Operation, item.Labels.Job)
 	if err != nil {
 		return driver.Decision{}, err
@@ -28,6 +23,12 @@ func (d *decider) grant(item driver.Item, old *entry, now int64, observed string
 		decision := d.granted(item)
 		decision.At = at
 		return decision, nil
+	}
+	if old != nil {
+		l.gone = max(l.gone, l.horizon(now)) // no window may count from before an entry that is missing
+		if err := l.remove(old); err != nil {
+			return driver.Decision{}, err
+		}
 	}
 	e.score = max(e.score, l.merged+1)
 	e.lane = laneOf(op, e.units, e.state)

@@ -58,6 +58,7 @@ func Run(t *testing.T, open Open) {
 		{"I4Replay", testReplay},
 		{"I4ReplayInBatch", testReplayInBatch},
 		{"I4Held", testHeld},
+		{"I1IDAgain", testIDAgain},
 		{"I4Finish", testFinish},
 		{"I4Lease", testLease},
 		{"I4AcrossReset", testReplayAcrossReset},
