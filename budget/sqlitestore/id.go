@@ -22,7 +22,7 @@ func stored(id string) any {
 		return id
 	}
 	packed := make([]byte, idBytes)
-	if _, err := base32.StdEncoding.Decode(packed, []byte(id[:idWhole])); err != nil {
+	if n, err := base32.StdEncoding.Decode(packed, []byte(id[:idWhole])); err != nil || n != idBytes-2 { // fewer with padding
 		return id
 	}
 	high, low := strings.IndexByte(idAlphabet, id[idWhole]), strings.IndexByte(idAlphabet, id[idWhole+1])

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // Ids come back as they were given, those that look like package budget's too.
@@ -26,6 +27,37 @@ func TestIDsAreKept(t *testing.T) {
 			t.Errorf("%q with other units: %+v, want a conflict", id, other)
 		}
 	}
+}
+
+// An id comes back as it was given where the ledger reads it: an export names it, and a
+// reservation's end leaves it in its place.
+func TestIDsAreReadAsGiven(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, rolling(1000, hour))
+	for _, id := range []string{rand.Text(), "ABCDEFGHIJKLMNOPAA======AA", "ABCDEFGHIJKLMNOPAAAA====AA", "ABCDEFGHIJKLMNOPAAAAAAA=AA"} {
+		reserved := item(id, 2)
+		reserved.Lease = minute
+		b.granted(reserved)
+		must.Get(b.store.Finish(t.Context(), driver.Finish{Budget: name, Now: b.now, ID: id, Units: 1}))(t)
+		if again := b.decide(reserved)[0]; !again.Replayed || again.Ended != driver.EndedSettled {
+			t.Errorf("%q again: %+v, want it replayed", id, again)
+		}
+		rows := ids{}
+		must.Do(t, b.store.Export(t.Context(), driver.Export{Budget: name, Now: b.now}, rows))
+		if !rows[id] {
+			t.Errorf("%q is not in the export: %v", id, rows)
+		}
+	}
+}
+
+// ids are those of an export's rows.
+type ids map[string]bool
+
+func (ids) Head(driver.LedgerHead) error { return nil }
+
+func (r ids) Row(row driver.Row) error {
+	r[row.ID] = true
+	return nil
 }
 
 // Two ids of one hash are two charges.
