@@ -14,16 +14,20 @@ func (l *ledger) few() int { return max(1, l.perSum/2) }
 
 // addToSum changes the sum that covers a score, if one does. At about one new entry in a
 // quarter of a sum, chosen by its score, so that nothing needs to be counted, it notes that the lane
-// may have entries for a further sum.
+// may have entries for a further sum. An entry of the past may be new to its lane too, such as
+// an imported one.
 func (l *ledger) addToSum(lane, score, units, calls int64) error {
-	if score > l.summed {
-		if mixed(score)%uint32(max(1, l.perSum/4)) == 0 && calls > 0 && lane%classes != classReleased {
-			l.unsummed = append(l.unsummed, lane)
+	if score <= l.summed {
+		covered, err := l.c.change(`UPDATE entry_sum SET units = units + ?1, calls = calls + ?2 WHERE b = ?3 AND lane = ?4
+			AND upto = (SELECT upto FROM entry_sum WHERE b = ?3 AND lane = ?4 AND upto >= ?5 ORDER BY upto LIMIT 1)`, units, calls, l.b, lane, score)
+		if err != nil || covered > 0 {
+			return err
 		}
-		return nil
 	}
-	return l.c.exec(`UPDATE entry_sum SET units = units + ?1, calls = calls + ?2 WHERE b = ?3 AND lane = ?4
-		AND upto = (SELECT upto FROM entry_sum WHERE b = ?3 AND lane = ?4 AND upto >= ?5 ORDER BY upto LIMIT 1)`, units, calls, l.b, lane, score)
+	if mixed(score)%uint32(max(1, l.perSum/4)) == 0 && calls > 0 && lane%classes != classReleased {
+		l.unsummed = append(l.unsummed, lane)
+	}
+	return nil
 }
 
 // mixed is a number by which scores are spread evenly, also those at whole seconds.
