@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,15 +30,59 @@ func (e exported) Row(row driver.Row) error {
 	return nil
 }
 
+// ninth writes a file of schema 9 to a path.
+func ninth(t *testing.T, path string) {
+	t.Helper()
+	packed := must.Get(os.Open("testdata/schema9.db.gz"))(t)
+	defer func() { _ = packed.Close() }()
+	must.Do(t, os.WriteFile(path, must.Get(io.ReadAll(must.Get(gzip.NewReader(packed))(t)))(t), 0o600))
+}
+
+// Where a long older file replaces the one that a process has open, such as a backup, a call
+// has no time to convert it, and says so. The next process that opens it does, and both go on.
+func TestReplacedByNinth(t *testing.T) {
+	t.Parallel()
+	clock := noon + 7300*second
+	open := func(path string) *sqlitestore.Store {
+		return must.Get(sqlitestore.OpenWithClock(t.Context(), path, sqlitestore.Options{Timeout: time.Minute}, func() int64 { return clock }))(t)
+	}
+	dir := t.TempDir()
+	path, backup := filepath.Join(dir, "q.db"), filepath.Join(dir, "backup.db")
+	ninth(t, backup)
+	const more = 60_000 // takes a second to convert
+	execute(t, backup, fmt.Sprintf(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d)
+		INSERT INTO entry SELECT b, 'more-' || i, lane, score, start, asked, units, state, job, region, run, calls, observed
+		FROM (SELECT * FROM entry WHERE b = 1 AND state = 0 LIMIT 1), n`, more))
+	execute(t, backup, fmt.Sprintf("UPDATE budget SET n = n + %d WHERE b = 1", more))
+	store := open(path)
+	defer func() { must.Do(t, store.Close()) }()
+	for _, suffix := range []string{"-wal", "-shm"} {
+		must.Do(t, os.Remove(path+suffix))
+	}
+	must.Do(t, os.Rename(backup, path))
+	sqlitestore.SetTimeout(store, 100*time.Millisecond)
+	_, err := store.Decide(context.Background(), driver.Batch{Budget: name, Now: clock})
+	for try := 0; try < 20 && err != nil && !strings.Contains(err.Error(), "of an older version"); try++ { // the time may run out before
+		_, err = store.Decide(context.Background(), driver.Batch{Budget: name, Now: clock})
+	}
+	check.Is(t, err, driver.ErrUnavailable)
+	if err == nil || !strings.Contains(err.Error(), "run any quotactl command once") {
+		t.Errorf("%v, want what to do", err)
+	}
+	other := open(path)
+	must.Get(sqlitestore.CheckSums(t.Context(), other))(t)
+	must.Do(t, other.Close())
+	sqlitestore.SetTimeout(store, time.Minute)
+	must.Get(store.Decide(context.Background(), driver.Batch{Budget: name, Now: clock}))(t)
+}
+
 // TestConvertsNinth opens a file that quotactl wrote with schema 9: 1,000 charges of two
 // operations with ids of both kinds, every 50th a reservation; and a second budget of a
 // coarse limit, of which 20 charges are merged. Both decide on as they were.
 func TestConvertsNinth(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "q.db")
-	packed := must.Get(os.Open("testdata/schema9.db.gz"))(t)
-	defer func() { _ = packed.Close() }()
-	must.Do(t, os.WriteFile(path, must.Get(io.ReadAll(must.Get(gzip.NewReader(packed))(t)))(t), 0o600))
+	ninth(t, path)
 	madeID := func(i int) string {
 		sum := sha256.Sum256(fmt.Append(nil, i))
 		return base32.StdEncoding.EncodeToString(sum[:])[:26]

@@ -31,6 +31,9 @@ func (s *Store) explain(ctx context.Context, what string, err error) error {
 	if cause := ctx.Err(); cause != nil && !errors.Is(context.Cause(ctx), driver.ErrUnavailable) {
 		return fmt.Errorf("sqlite store %s: %s: %w", s.path, what, cause)
 	}
+	if errors.Is(err, errConverting) {
+		return fmt.Errorf("sqlite store %s: %s: %w: %w", s.path, what, driver.ErrUnavailable, errConverting)
+	}
 	if isTimeUp(err) {
 		held := &heldError{}
 		if errors.As(err, &held) && held.by != "" {

@@ -2,6 +2,7 @@ package sqlitestore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/quotactl/quotactl/budget/driver"
@@ -245,8 +246,9 @@ func prepareFile(ctx, patient context.Context, c *conn) error {
 	if err != nil {
 		return err
 	}
+	version := int64(schemaVersion)
 	err = func() error {
-		version, err := identify(c)
+		version, err = identify(c)
 		if err != nil || version == schemaVersion {
 			return err
 		}
@@ -269,8 +271,15 @@ func prepareFile(ctx, patient context.Context, c *conn) error {
 	if err != nil {
 		_ = c.exec("ROLLBACK") // fails if the error already ended the transaction
 	}
+	if isTimeUp(err) && 0 < version && version < schemaVersion {
+		err = fmt.Errorf("%w: %w", errConverting, err)
+	}
 	return err
 }
+
+// errConverting: the time for the call, not for the opening of a store, ran out, as happens where
+// an older file replaces the one that a store has open.
+var errConverting = errors.New("its file is of an older version, and to convert it takes longer than a call may: run any quotactl command once, such as doctor, which takes the time that it needs")
 
 // identify returns the version of the file's schema, 0 for a new file. It fails if the file
 // is not ours or is newer than this program.
