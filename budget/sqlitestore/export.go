@@ -261,6 +261,9 @@ func (d *decider) importRow(r driver.Row, head driver.LedgerHead, answer *driver
 	if err := l.insert(e); err != nil {
 		return err
 	}
+	if err := l.dropLarge(e.lane, e.score); err != nil {
+		return err
+	}
 	answer.Added++
 	if l.historyKept < 0 {
 		l.unnoted = max(l.unnoted, e.start)

@@ -54,6 +54,24 @@ func (l *ledger) takeFromSums(lane int64, list []entry) error {
 	return l.c.exec("DELETE FROM entry_sum WHERE b = ? AND lane = ? AND upto <= ? AND calls = 0", l.b, lane, last)
 }
 
+// mostPerSum is how many times perSum calls an import leaves in a sum.
+const mostPerSum = 16
+
+// dropLarge deletes the sum that covers a score, and those that follow it, if an import has made it
+// large. sumUp then begins there: what is deleted must be the last, since a sum covers
+// everything above the one before.
+func (l *ledger) dropLarge(lane, score int64) error {
+	if score > l.summed {
+		return nil
+	}
+	dropped, err := l.c.change(`DELETE FROM entry_sum WHERE b = ?1 AND lane = ?2 AND upto >= ?3
+		AND (SELECT calls FROM entry_sum WHERE b = ?1 AND lane = ?2 AND upto >= ?3 ORDER BY upto LIMIT 1) > ?4`, l.b, lane, score, mostPerSum*l.perSum)
+	if dropped > 0 {
+		l.unsummed = append(l.unsummed, lane)
+	}
+	return err
+}
+
 // sumUp makes sums of the lanes that addToSum noted, of finished entries only: open
 // reservations will move.
 func (l *ledger) sumUp() error {

@@ -9,6 +9,21 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
+// importPlain imports charges of one unit, each 1 ms after the one before.
+func importPlain(b *bench, operation string, from, n, at int64) {
+	b.t.Helper()
+	var rows []driver.Row
+	for i := range n {
+		rows = append(rows, driver.Row{ID: fmt.Sprint(operation, from+i), Operation: operation, State: driver.RowPlain, Asked: 1, Units: 1, Calls: 1, Start: at, Score: at})
+		at += 1000
+	}
+	head := driver.LedgerHead{Ledger: "another", Born: noon - minute, At: noon}
+	done := must.Get(driver.Apply(b.t.Context(), b.store, driver.Import{Budget: name, Now: b.now, Limits: b.limits, Export: "one", Head: head, From: from, Rows: rows}))(b.t)
+	if done.Added != n {
+		b.t.Fatalf("%+v, want %d added", done, n)
+	}
+}
+
 // What an import brings is summed, operation by operation: the entries of the second one are
 // older than the first one's last sum.
 func TestImportedAreSummed(t *testing.T) {
@@ -16,27 +31,34 @@ func TestImportedAreSummed(t *testing.T) {
 	const each, perSum = 400, 4
 	b := newBench(t, rolling(10_000, hour))
 	sqlitestore.SetSums(b.store, perSum)
-	head := driver.LedgerHead{Ledger: "another", Born: noon - minute, At: noon}
-	var from int64
-	for _, operation := range []string{"first", "second"} {
-		var rows []driver.Row
-		for i := range int64(each) {
-			at := noon - minute + 1000*i
-			rows = append(rows, driver.Row{ID: fmt.Sprint(operation, i), Operation: operation, State: driver.RowPlain, Asked: 1, Units: 1, Calls: 1, Start: at, Score: at})
-		}
-		done := must.Get(driver.Apply(t.Context(), b.store, driver.Import{Budget: name, Now: b.now, Limits: b.limits, Export: "one", Head: head, From: from, Rows: rows}))(t)
-		from += each
-		if done.Added != each {
-			t.Fatalf("%+v, want %d added", done, each)
-		}
-	}
+	importPlain(b, "first", 0, each, noon-minute)
+	importPlain(b, "second", each, each, noon-minute)
 	if n := must.Get(sqlitestore.CheckSums(t.Context(), b.store))(t); n != 2*each/perSum {
 		t.Errorf("%d sums of two operations' %d entries, want all of them summed", n, each)
 	}
-	for _, operation := range []string{"first", "second"} {
-		sums := query[int](t, b.path, fmt.Sprintf("SELECT count(*) FROM entry_sum JOIN operation ON operation.b = entry_sum.b AND no = lane / 4 WHERE name = '%s'", operation))
-		if sums == 0 {
-			t.Errorf("%s has no sums", operation)
-		}
+}
+
+// Entries that an import puts before those of the ledger get sums of their own. Else all would
+// be in the ledger's first one, and a walk would read each of them.
+func TestImportedPastIsSummed(t *testing.T) {
+	t.Parallel()
+	const perSum = 4
+	b := newBench(t, rolling(10_000, hour))
+	sqlitestore.SetSums(b.store, perSum)
+	for i := range 20 {
+		b.now += second
+		b.granted(item(fmt.Sprint("own", i), 1))
 	}
+	for part := range int64(10) {
+		importPlain(b, "op", 100*part, 100, noon-minute+100_000*part)
+	}
+	must.Get(sqlitestore.CheckSums(t.Context(), b.store))(t)
+	if most := query[int](t, b.path, "SELECT max(calls) FROM entry_sum"); most > 16*perSum+1 {
+		t.Errorf("a sum of %d entries, want at most 16 times %d and one", most, perSum)
+	}
+	if n := query[int](t, b.path, "SELECT count(*) FROM entry_sum"); n < 1000/perSum/2 {
+		t.Errorf("%d sums of 1,020 entries, want most of them in sums of %d", n, perSum)
+	}
+	b.limits[0].Limit = 1030
+	b.refused(item("more", 500), noon-minute+1000*489+hour) // the 490th of the 1,020 makes room for it
 }
