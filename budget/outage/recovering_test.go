@@ -1,7 +1,6 @@
 package outage_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +27,7 @@ type ruin struct {
 	now    int64
 	store  *flaky
 	limits []limit.Limit
-	log    bytes.Buffer
+	log    syncBuffer
 	n      int
 }
 
@@ -252,10 +251,10 @@ func TestUncountedHost(t *testing.T) {
 		t.Fatalf("it was said %d times, want once by each host:\n%s", n, r.log.String())
 	}
 	atomic.AddInt64(&r.now, driver.HostNoted)
-	r.log.Reset()
+	before := r.log.String()
 	r.spend(first, 5)
-	if r.log.Len() > 0 {
-		t.Fatalf("a day after the other was last at work: %s", r.log.String())
+	if after := r.log.String(); after != before {
+		t.Fatalf("a day after the other was last at work: %s", after)
 	}
 }
 

@@ -1,7 +1,6 @@
 package outage_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -82,7 +81,7 @@ type world struct {
 	t     *testing.T
 	store *flaky
 	spec  budget.Spec
-	log   bytes.Buffer
+	log   syncBuffer
 	// clocks are the hosts'; nil: this machine's.
 	clocks *sqlitestore.Clocks
 }
