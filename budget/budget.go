@@ -257,6 +257,7 @@ func (b *Budget) decideBatch(ctx context.Context, items []driver.Item) (driver.D
 				operations = append(operations, item.Operation)
 			}
 		}
+		slices.Sort(operations) // the same limits, whatever the order of the items
 		limits = b.limits(operations)
 	}
 	decisions, err := b.store.Decide(ctx, driver.Batch{Budget: b.spec.Name, Now: b.now().UnixMicro(), Limits: limits, Items: items, Observe: b.spec.Observe, Table: b.table})

@@ -8,6 +8,7 @@
 do
   local known, changed = {}, {} -- by operation
   local made = {}           -- the new texts of fields, which are written with the totals
+  local stretches, read, reach = {}, 0, -1 -- see stretch; how many entries they have, and up to which score
 
   -- of reads the blocks of an operation; they are empty if it has none.
   local function of(op)
@@ -43,6 +44,7 @@ do
   -- change notes that an entry of z:<op> came or went.
   function blocks.change(op, score, units, calls)
     local o = totals[op]
+    if score <= reach then stretches, reach = {}, -1 end
     if score > o.ended then
       o.fresh = o.fresh + (calls > 0 and 1 or -1)
       return
@@ -138,73 +140,126 @@ do
     return begins, ends, units, calls
   end
 
-  -- between adds up the entries of z:<op> themselves; nil: they are too many.
-  local function between(op, from, to, field)
-    if to <= from then return 0 end
-    if redis.call('ZCOUNT', zkey(op), '(' .. int(from), int(to)) > 4096 then return nil end
-    local sum, found = 0, redis.call('ZRANGEBYSCORE', zkey(op), '(' .. int(from), int(to))
-    for i = 1, #found do sum = sum + (field == 'units' and unitsOf(found[i]) or callsIn(found[i])) end
-    steps = steps + math.ceil(#found / 16)
-    return sum
+  -- stretch lists entries of z:<op> themselves: their scores, and what they count in sum up to
+  -- each. It is read once a run; nil: that is too much for this run.
+  local function stretch(op, from, to, field)
+    local low, high = 0, 0 -- ranks
+    if to > from then low, high = redis.call('ZCOUNT', zkey(op), '-inf', int(from)), redis.call('ZCOUNT', zkey(op), '-inf', int(to)) end
+    local key = high > low and table.concat({op, low, high, field}, ' ') or ''
+    local s, n = stretches[key], high - low
+    if s then return s end
+    if read + n > 4 * limitSteps then return nil end
+    s = {scores = {}, sums = {}, sum = 0}
+    if n > 0 then
+      read, reach, steps = read + n, math.max(reach, to), steps + math.ceil(n / 8)
+      local list = redis.call('ZRANGE', zkey(op), int(low), int(high - 1), 'WITHSCORES')
+      for i = 1, n do
+        local member = list[2 * i - 1]
+        s.sum = s.sum + (field == 'units' and unitsOf(member) or callsIn(member))
+        s.scores[i], s.sums[i] = tonumber(list[2 * i]), s.sum
+      end
+    end
+    stretches[key] = s
+    return s
   end
 
-  -- skip moves a long walk on. It finds a score up to which what the operations counted above pos
-  -- is less than need, and how much that is; nil where the blocks do not help. stop is the
+  -- upTo is what the entries of a stretch count up to an instant.
+  local function upTo(s, instant)
+    local low, high = 0, #s.scores
+    while low < high do
+      local middle = math.ceil((low + high) / 2)
+      if s.scores[middle] <= instant then low = middle else high = middle - 1 end
+    end
+    return s.sums[low] or 0
+  end
+
+  -- sideOf is what one operation counts from an instant on: entries before its first whole block,
+  -- blocks, which end at last, and a tail, which is read when it is needed.
+  local function sideOf(op, from, field)
+    local list = of(op)
+    local ends, first = list.ends, after(list, from)
+    local side = {op = op, from = from, list = list, first = first, sums = {}, begins = from, last = from}
+    if first <= #ends then side.begins, side.last = first == 1 and list.start or ends[first - 1], ends[#ends] end
+    side.before = stretch(op, from, side.begins, field)
+    local sum = side.before and side.before.sum
+    for j = first, sum and #ends or 0 do
+      sum = sum + list[field][j]
+      side.sums[j] = sum
+    end
+    return side.before and side
+  end
+
+  -- most is what a side counts up to an instant; within a block that is not read, it is at
+  -- most this.
+  local function most(side, at)
+    if at < side.begins then return upTo(side.before, at) end
+    local sums, none = side.sums, side.before.sum
+    if at >= side.last then return (sums[#side.list.ends] or none) + (side.tail and upTo(side.tail, at) or 0) end
+    local j = after(side.list, at) - 1
+    if j == side.block then return (sums[j - 1] or none) + upTo(side.within, at) end
+    return sums[j] or none
+  end
+
+  -- search is the last instant from low to high up to which the sides count less than need.
+  local function search(sides, low, high, need)
+    steps = steps + 8 * #sides
+    while low < high do
+      local middle, sum = low + math.ceil((high - low) / 2), 0
+      for i = 1, #sides do sum = sum + most(sides[i], middle) end
+      if sum < need then low = middle else high = middle - 1 end
+    end
+    return low
+  end
+
+  -- skip moves a long walk on. It finds the score up to which what the operations counted above
+  -- pos is less than need, and how much that is; nil: it reads too much for that. stop is the
   -- last score to consider, or nil.
   function blocks.skip(l, ops, pos, need, stop)
-    if #ops == 0 or #ops > 8 or need <= limitSteps / 4 then return nil end
-    local field, sides, low, high, helps = l.calls and 'calls' or 'units', {}, pos, stop or WHOLE, false
+    if #ops == 0 or #ops > 32 or need <= limitSteps / 4 then return nil end
+    local field, sides, top = l.calls and 'calls' or 'units', {}, math.max(M.last, M.newest) + LEASE
+    top = math.max(pos, math.min(stop or top, top))
+    local high, low, loose = top, top, 0 -- loose: entries in no block
+    for i = 1, #ops do loose = loose + totals[ops[i]].fresh end
+    if loose > 4 * limitSteps then return nil end
     for i = 1, #ops do
-      local o = totals[ops[i]]
-      if l.calls and o.ys > 0 then return nil end
-      local from = math.max(pos, row(l.win, ops[i]).cut, l.win.adv)
-      local list = of(ops[i])
-      local side = {op = ops[i], from = from, list = list, first = after(list, from), sums = {}}
-      helps = helps or side.first < #list.ends
-      local begins = side.first == 1 and list.start or list.ends[side.first - 1] or from
-      if #list.ends == 0 or side.first > #list.ends then begins = from end
-      side.begins, side.sum = math.max(begins, from), between(ops[i], from, begins, field)
-      if not side.sum then return nil end
-      local sum = side.sum
-      for j = side.first, #list.ends do
-        sum = sum + list[field][j]
-        side.sums[j] = sum
-      end
-      sides[i], low = side, math.max(low, side.begins)
-      if side.first <= #list.ends then high = math.min(high, list.ends[#list.ends]) end
+      if l.calls and totals[ops[i]].ys > 0 then return nil end
+      local side = sideOf(ops[i], math.max(pos, row(l.win, ops[i]).cut, l.win.adv), field)
+      if not side then return nil end
+      if side.first > #side.list.ends then side.tail = stretch(side.op, side.last, top, field) end
+      if not side.tail then high = math.min(high, side.last) end
+      sides[i], low = side, math.min(low, side.from) -- nothing is counted up to there
     end
-    if not helps or high <= low then return nil end
-    for i = 1, #sides do
-      local side = sides[i]
-      if side.first > #side.list.ends then
-        side.sum = between(side.op, side.from, high, field)
-        if not side.sum then return nil end
-      end
-    end
-    local function most(at) -- what is counted up to an instant is at most this
-      local sum = 0
+    low = search(sides, low, high, need)
+    if low >= high then
+      high = top
       for i = 1, #sides do
         local side = sides[i]
-        local j = math.min(after(side.list, at) - 1, #side.list.ends)
-        sum = sum + (side.sums[j] or side.sum)
+        side.tail = side.tail or stretch(side.op, side.last, top, field)
+        if not side.tail then high = math.min(high, side.last) end
       end
-      return sum
+      low = search(sides, low, math.max(low, high), need)
     end
-    while low < high do
-      local middle = math.floor((low + high + 1) / 2)
-      if most(middle) < need then low = middle else high = middle - 1 end
-    end
+    repeat -- read the blocks that it is in
+      local was = low
+      high = top
+      for i = 1, #sides do
+        local side = sides[i]
+        local ends, j = side.list.ends, after(side.list, low + 1) - 1
+        if low + 1 <= side.begins then
+          high = math.min(high, side.begins)
+        elseif low < side.last then
+          local within = stretch(side.op, j == side.first and side.begins or ends[j - 1], ends[j], field)
+          if not within then return nil end
+          side.block, side.within, high = j, within, math.min(high, ends[j])
+        elseif not side.tail then
+          high = math.min(high, side.last)
+        end
+      end
+      low = search(sides, low, high, need)
+    until low < high or low == was
     local sum = 0
-    for i = 1, #sides do
-      local side = sides[i]
-      local j = after(side.list, low) - 1
-      while j >= side.first and side.list.ends[j] > low do j = j - 1 end
-      local begins = j >= side.first and side.list.ends[j] or side.begins
-      local more = between(side.op, begins, low, field)
-      if not more then return nil end
-      sum = sum + more + (j >= side.first and side.sums[j] or side.first > #side.list.ends and 0 or side.sum)
-    end
-    if sum >= need then return nil end
+    for i = 1, #sides do sum = sum + most(sides[i], low) end
+    if sum == 0 then return nil end
     return low, sum
   end
 end

@@ -103,6 +103,7 @@ if M.n == 0 then
   redis.call('HSET', keyM, 'born', int(M.born))
 end
 if #args.add > 0 then
+  for op = nops + 1, nops + #args.add do touch(op) end -- each has a row, for usual.lua
   nops = nops + #args.add
   M.ops = (M.ops == '' and '' or M.ops .. ',') .. table.concat(args.add, ',')
 end
@@ -383,7 +384,7 @@ steps = 0
 for i = 1, #least do looks[i] = lookAt(limits[i], least[i]) end
 
 -- Remove entries that are not held and that no total counts, a few hundred at a time.
-if M.last >= M.prune then
+if M.last >= M.prune and not looking then
   local safe = M.gone
   for i = 1, #wins do safe = math.min(safe, wins[i].adv) end
   local room, done = math.min(500, limitSteps - steps), true
@@ -408,6 +409,9 @@ local total = {}
 if bringAll() then
   for i = 1, #limits do total[i] = spent(limits[i]) end
   total[#limits + 1] = 0
+  for i = 1, #wins do -- usual.lua leaves the ledger alone while any window is being counted
+    if star(wins[i]).due == 0 and not bring(wins[i], M.last) then break end
+  end
 end
 save(fresh)
 return {0, int(raw), answers, int(M.born), int(M.last), looks, total, looking and M.locks or '', mark(), looking and missing or {}}

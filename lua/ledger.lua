@@ -197,6 +197,7 @@ do -- a block, because Lua limits the local names of a scope
   -- save writes m and the totals that changed, and keeps all keys alive together.
   function save(fresh)
     history.write()
+    if args.mode == 'look' then M.gone = saved.gone end -- only a decision forgets
     local live, named, longest = {}, {}, longestOf()
     for i = 1, #wins do
       local w = wins[i]

@@ -33,12 +33,32 @@ do -- a block, because Lua limits the local names of a scope
   local STATE, STAR, COVER = 9, 7, 3 -- numbers of s
   local ROW, SHORT, LONG = 5, 6, 9 -- numbers of o<op>
 
+  local PIECE = 2000 -- Lua's stack holds a few times as many values
+
+  -- unpackNumbers reads the numbers of a text, from a place of it.
   local function unpackNumbers(text, from)
-    local list = {struct.unpack(string.rep('d', math.floor((#text - from + 1) / 8)), text, from)}
-    list[#list] = nil -- the place after the last
+    local n, list = math.floor((#text - from + 1) / 8), {}
+    if n <= PIECE then
+      list = {struct.unpack(string.rep('d', n), text, from)}
+      list[#list] = nil -- the place after the last
+      return list
+    end
+    for first = 1, n, PIECE do
+      local piece = {struct.unpack(string.rep('d', math.min(PIECE, n - first + 1)), text, from + 8 * (first - 1))}
+      for i = 1, #piece - 1 do list[first + i - 1] = piece[i] end
+    end
     return list
   end
-  local function packNumbers(list) return struct.pack(string.rep('d', #list), unpack(list)) end
+
+  local function packNumbers(list)
+    if #list <= PIECE then return struct.pack(string.rep('d', #list), unpack(list)) end
+    local pieces = {}
+    for first = 1, #list, PIECE do
+      local last = math.min(#list, first + PIECE - 1)
+      pieces[#pieces + 1] = struct.pack(string.rep('d', last - first + 1), unpack(list, first, last))
+    end
+    return table.concat(pieces)
+  end
 
   -- newRow is the total of an operation of which nothing is counted yet.
   local function newRow(w)

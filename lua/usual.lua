@@ -70,7 +70,7 @@ for i = 1, nr do
   for _ = 1, shared do p = p + 4 + 3 * a[p + 4] end
 end
 
-local dues, others -- by window, what is due by operation; by operation, rows that no run has
+local read, dues, others = 0 -- how many entries; by window, what is due by operation; by operation, rows that no run has
 for w = 1, nw do
   local j = 9 + 7 * (w - 1)
   local length, precision = a[15 + 3 * w], a[16 + 3 * w]
@@ -110,6 +110,8 @@ for w = 1, nw do
               list = call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', '0', '200')
               if #list == 400 and tonumber(list[400]) <= target then return 13 end
             end
+            read = read + #list / 2
+            if read > 1000 then return 13 end
             for i = 1, #list, 2 do
               local score = tonumber(list[i + 1])
               if score > target then

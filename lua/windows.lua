@@ -128,14 +128,16 @@ do -- a block, because Lua limits the local names of a scope
       w.adv = target
       return true
     end
-    local start = w.p0
-    if now >= w.p1 then start = w.p1 end
-    if s.period ~= start then
-      restart(w, math.max(now >= w.p1 and w.c1 or w.c0, w.floor), start)
-      M.chg = M.chg + 1 -- entries that walks have passed no longer count
-      s = star(w)
+    if w.p0 then -- else no limit of the batch has it, and its period is not known here
+      local start = w.p0
+      if now >= w.p1 then start = w.p1 end
+      if s.period ~= start then
+        restart(w, math.max(now >= w.p1 and w.c1 or w.c0, w.floor), start)
+        M.chg = M.chg + 1 -- entries that walks have passed no longer count
+        s = star(w)
+      end
+      w.adv = now >= w.p1 and w.c1 or w.c0
     end
-    w.adv = now >= w.p1 and w.c1 or w.c0
     if s.due ~= NEVER then -- a calendar's due only means that it is not built yet
       addNow()
       loadAll()

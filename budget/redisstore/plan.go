@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -32,12 +33,56 @@ type plan struct {
 	host, table string
 	made        time.Time
 
-	reports            []int // all limits
 	keyM, keyE, keyLog string
 
 	mu         sync.Mutex
 	operations map[charge]int // their numbers; 0: not registered yet
 	known      map[alike]usualTexts
+	// refused has the fewest units that were refused, of calls that charge.lua decided. It
+	// tells again that they are, and when no more, so that usual.lua need not be asked.
+	refused map[caller]int64
+}
+
+// caller is what decides beside the units whether limits refuse an item.
+type caller struct {
+	charge
+	floor       int64
+	useHeadroom bool
+	lease       int64
+}
+
+func callerOf(item *driver.Item) caller {
+	return caller{charge{item.Operation, item.Labels.Job}, item.Floor, item.UseHeadroom, item.Lease}
+}
+
+// note takes over what charge.lua has decided on items, and before it by an earlier plan.
+func (p *plan) note(earlier *plan, items []driver.Item, decided []driver.Decision) {
+	if earlier != nil {
+		earlier.mu.Lock()
+		p.refused = maps.Clone(earlier.refused)
+		earlier.mu.Unlock()
+	}
+	for i := range items {
+		of := callerOf(&items[i])
+		least, known := p.refused[of]
+		switch {
+		case decided[i].Result == driver.Refused && (!known || items[i].Units < least):
+			if p.refused == nil || len(p.refused) >= maxOperations {
+				p.refused = map[caller]int64{}
+			}
+			p.refused[of] = items[i].Units
+		case decided[i].Result == driver.Granted && known && items[i].Units >= least:
+			delete(p.refused, of)
+		}
+	}
+}
+
+// refuses reports whether charge.lua has refused such an item last time.
+func (p *plan) refuses(item *driver.Item) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	least, known := p.refused[callerOf(item)]
+	return known && item.Units >= least
 }
 
 // alike is what items have in common whose entries differ by id, time and labels alone.
@@ -87,11 +132,8 @@ const (
 // and compares all entries with their count.
 const planAge = 30 * time.Second
 
-// How long after charge.lua has noted a host or its table it notes it again, in µs.
-const (
-	hostAnew  = 3_600_000_000
-	tableAnew = 60_000_000
-)
+// hostAnew is how long after charge.lua has noted a host it notes it again, in µs.
+const hostAnew = 3_600_000_000
 
 // maxPlans is how many plans of one ledger a store keeps.
 const maxPlans = 16
@@ -134,7 +176,11 @@ func (b *batch) plan() *plan {
 	if 4*time.Duration(b.store.pace.trip.Load()) > b.store.timeout { // there may be no time for two runs
 		return nil
 	}
-	return b.store.planFor(b.Batch)
+	p := b.store.planFor(b.Batch)
+	if p == nil || !slices.ContainsFunc(b.open, func(i int) bool { return !p.refuses(&b.Items[i]) }) {
+		return nil
+	}
+	return p
 }
 
 // planFor returns a plan for a batch, or nil.
@@ -200,8 +246,10 @@ func (b *batch) keepPlan(told []any, r registry) {
 			p.until = min(p.until, h.at+hostAnew)
 		}
 	}
-	if p.table != "" {
-		p.until = min(p.until, b.seen+tableAnew)
+	for _, t := range b.told.tables {
+		if t.ShareTable == b.Table {
+			p.until = min(p.until, t.Last+driver.TableRenewed)
+		}
 	}
 	if !p.place(args, keys, list(told, 3)) {
 		return
@@ -209,7 +257,15 @@ func (b *batch) keepPlan(told []any, r registry) {
 	b.store.mu.Lock()
 	defer b.store.mu.Unlock()
 	known := remembered(b.store.plans, b.Budget, maxLedgers)
-	rest := slices.DeleteFunc(slices.Clone(known.list), func(q *plan) bool { return sameLimits(p.limits, q.limits) })
+	var earlier *plan
+	rest := slices.DeleteFunc(slices.Clone(known.list), func(q *plan) bool {
+		same := q.host == p.host && q.table == p.table && sameLimits(p.limits, q.limits)
+		if same {
+			earlier = q
+		}
+		return same
+	})
+	p.note(earlier, b.Items, b.decided.Items)
 	known.list = append([]*plan{p}, rest[:min(len(rest), maxPlans-1)]...)
 }
 
@@ -279,7 +335,7 @@ func (p *plan) place(args chargeArgs, keys []string, covers []any) bool {
 		}
 		p.sums, p.reports = append(p.sums, at), append(p.reports, i)
 	}
-	return p.size()+p.stride() <= maxNumbers
+	return p.size()+p.stride() <= maxNumbers && len(p.registry.names) <= maxNumbers
 }
 
 // column is which of a sum's numbers counts units, or calls.

@@ -66,8 +66,8 @@ type Store struct {
 // maxSteps is how many entries one script run may read.
 const maxSteps = 2000
 
-// block is how many entries a block of lua/blocks.lua has: so few that those around two blocks
-// are read in one run.
+// block is how many entries a block of lua/blocks.lua has: so few that one run reads those of
+// several operations that are in none.
 func (s *Store) block() int64 { return max(1, int64(s.maxSteps)/4) }
 
 // Open makes a store from a URL, of one of these forms:

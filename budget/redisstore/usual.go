@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
@@ -45,6 +46,10 @@ func (b *batch) runUsual(ctx context.Context, p *plan) (bool, error) {
 	cmd, unsure := b.store.attempts(ctx, b.store.scripts.Usual, u.keys(b), func(attempt time.Time) []any { return u.args(b, attempt) })
 	reply, err := cmd.Result()
 	b.unsure = b.unsure || unsure
+	if hasCode(err, "ERR") && strings.Contains(err.Error(), "user_script") { // the ledger is as this script does not expect it
+		b.store.drop(b.Budget, p)
+		return false, nil
+	}
 	if err != nil {
 		b.unrun = !unsure && notRun(cmd.Err())
 		return false, b.store.fault(b.doing()+" "+b.Budget, err)
@@ -374,6 +379,6 @@ func (b *batch) takeUsual(u usualBatch, reply any) bool {
 	b.decided.Mark = driver.Mark{Ledger: u.told.mark.Ledger, Changes: changes, ID: b.Items[b.open[done-1]].ID, At: at + int64(done) - 1, Seen: seen}
 	b.decided.AtWork = u.told.atWork(seen)
 	b.decided.Seen, b.decided.Used = seen, used
-	b.open = b.open[done:]
+	b.open, b.seen = b.open[done:], seen
 	return true
 }

@@ -293,7 +293,7 @@ func TestUsualSharesLapse(t *testing.T) {
 	must.Equal(t, fmt.Sprint(refused.Result, refused.RetryAt), fmt.Sprint(driver.Refused, lapses), "before the guarantee lapses")
 	f.now = lapses
 	decided, other := runs.decided.Load(), runs.other.Load()
-	must.Equal(t, charge("other", 6).Result, driver.Granted, "when it lapses")
+	must.Equal(t, charge("other", 5).Result, driver.Granted, "fewer units, when it lapses")
 	must.Equal(t, fmt.Sprint(runs.decided.Load()-decided, runs.other.Load()-other), "1 0", "runs of usual.lua that decided, and others")
 }
 

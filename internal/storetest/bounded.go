@@ -97,6 +97,20 @@ func testNewWindow(t *testing.T, w *world) {
 	}
 	w.now += 24 * hour
 	must.Equal(t, w.look().Limits[1].Since, 0, "a day later it knows since")
+
+	w.budget = "up/looked" // a look forgets nothing
+	short := []limit.Limit{rolling("w", 100, 3*time.Hour)}
+	w.limits = short
+	w.granted(item("a", "op", 5))
+	w.now += 2 * hour
+	w.granted(item("b", "op", 7))
+	w.now += hour + minute
+	w.look()
+	w.limits = []limit.Limit{rolling("long", 100, 24*time.Hour)}
+	w.granted(item("c", "op", 1))
+	if view := w.look().Limits[0]; view.Used != 13 || view.Since != 0 {
+		t.Fatalf("view %+v, want 13 used, of all that was charged", view)
+	}
 }
 
 // I8: an idle budget is forgotten: nothing of it counts, no id is kept, and it
