@@ -333,7 +333,7 @@ func (p *plan) place(args chargeArgs, keys []string, covers []any) bool {
 		if l.Next > 0 {
 			p.next = min(p.next, args.Windows[l.Next-1].C0)
 		}
-		p.sums, p.reports = append(p.sums, at), append(p.reports, i)
+		p.sums = append(p.sums, at)
 	}
 	return p.size()+p.stride() <= maxNumbers && len(p.registry.names) <= maxNumbers
 }

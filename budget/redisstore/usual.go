@@ -30,9 +30,8 @@ type usualRun struct {
 // usualBatch is a run of usual.lua.
 type usualBatch struct {
 	*plan
-	rows    []int // operations whose rows the script needs
-	runs    []usualRun
-	reports []int // the limits of whose use the script tells
+	rows []int // operations whose rows the script needs
+	runs []usualRun
 }
 
 // runUsual has usual.lua decide the open items. What it leaves to charge.lua, the next step
@@ -147,7 +146,6 @@ func (p *plan) batch(b *batch) (u usualBatch, ok bool) {
 			u.row(no)
 		}
 	}
-	u.reports = p.reports
 	return u, p.size()+len(u.rows)*p.stride() <= maxNumbers && u.asked() <= maxNumbers
 }
 
@@ -159,7 +157,7 @@ func (u *usualBatch) asked() int {
 			each += 4 + 3*len(s.shares)
 		}
 	}
-	return 17 + 3*len(u.windows) + len(u.reports) + each*len(u.runs)
+	return 17 + 3*len(u.windows) + len(u.sums) + each*len(u.runs)
 }
 
 // isTwice reports whether an id is among the open items twice.
@@ -244,7 +242,7 @@ func (u *usualBatch) args(b *batch, attempt time.Time) []any {
 	}
 	numbers := make([]byte, 0, 512)
 	numbers = appendNumbers(numbers, b.Now, deadline, u.until, u.next, b.Mark.Changes, int64(u.size()), int64(len(u.windows)), int64(u.covers),
-		int64(len(u.rows)), int64(len(u.runs)), int64(len(known)), int64(len(b.open)), int64(len(u.reports)), int64(len(ends)), day, expires, 4*b.store.block())
+		int64(len(u.rows)), int64(len(u.runs)), int64(len(known)), int64(len(b.open)), int64(len(u.sums)), int64(len(ends)), day, expires, 4*b.store.block())
 	for _, w := range u.windows {
 		used := int64(0)
 		if w.used {
@@ -252,8 +250,8 @@ func (u *usualBatch) args(b *batch, attempt time.Time) []any {
 		}
 		numbers = appendNumbers(numbers, w.length, w.precision, used)
 	}
-	for _, k := range u.reports {
-		numbers = appendNumbers(numbers, u.at(u.sums[k]))
+	for _, sum := range u.sums {
+		numbers = appendNumbers(numbers, u.at(sum))
 	}
 	for _, run := range u.runs {
 		numbers = u.appendChecks(numbers, b, run)
@@ -339,7 +337,7 @@ func doubleAt(packed string, i int) float64 {
 func (b *batch) takeUsual(u usualBatch, reply any) bool {
 	packed, ok := reply.(string)
 	const head = 5
-	if !ok || len(packed)%8 != 0 || len(packed) < 8*(head+len(u.reports)) || (len(packed)/8-head)%len(u.reports) != 0 {
+	if !ok || len(packed)%8 != 0 || len(packed) < 8*(head+len(u.sums)) || (len(packed)/8-head)%len(u.sums) != 0 {
 		return false
 	}
 	numbers := make([]int64, len(packed)/8)
@@ -354,7 +352,7 @@ func (b *batch) takeUsual(u usualBatch, reply any) bool {
 	if numbers[4] > 0 {
 		b.store.tidyLater(b.Batch, u.rows)
 	}
-	charged := (len(numbers) - head) / len(u.reports)
+	charged := (len(numbers) - head) / len(u.sums)
 	if charged > len(u.runs) || at == 0 {
 		return false
 	}
@@ -362,12 +360,12 @@ func (b *batch) takeUsual(u usualBatch, reply any) bool {
 	used := make([]int64, len(b.Limits))
 	done := 0
 	for r, run := range u.runs[:charged] {
-		after := numbers[head+r*len(u.reports):]
+		after := numbers[head+r*len(u.sums):]
 		for k := range run.items {
 			i := b.open[run.first+k]
 			left := int64(run.items - k - 1)
-			for j, of := range u.reports {
-				used[of] = after[j] - left*run.changes[of]
+			for of := range u.sums {
+				used[of] = after[of] - left*run.changes[of]
 			}
 			d := driver.Decision{Result: driver.Granted, Units: b.Items[i].Units, At: at + int64(done)}
 			d.Limit, d.Remaining = driver.LeastRemaining(b.Limits, b.Items[i], func(l int) int64 { return used[l] })

@@ -37,7 +37,7 @@ func TestUsualReplies(t *testing.T) {
 		}
 		b.Items[2].Operation = "b"
 		b.decided.Items = make([]driver.Decision, 3)
-		u := usualBatch{plan: &plan{told: ledgerTold{mark: driver.Mark{Ledger: "L"}}}, reports: []int{0, 1}}
+		u := usualBatch{plan: &plan{told: ledgerTold{mark: driver.Mark{Ledger: "L"}}, sums: make([]sumPlace, 2)}}
 		u.runs = []usualRun{{first: 0, items: 2, changes: []int64{7, 1}}, {first: 2, items: 1, changes: []int64{7, 0}}}
 		return b, b.takeUsual(u, reply)
 	}
