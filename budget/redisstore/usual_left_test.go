@@ -95,7 +95,7 @@ func TestUsualBesideAWindowGivenUp(t *testing.T) {
 		// The other window is begun, and its caller gives up after one run.
 		runs := countRuns(f.Store)
 		ctx, cancel := context.WithCancel(t.Context())
-		f.Client().AddHook(after{cancel})
+		f.Client().AddHook(after{end: cancel})
 		if err := decide(ctx, limits[0], limit.Limit{Name: "v", Limit: limit.MaxUnits, Counts: limit.CountUnits, Window: other}); !errors.Is(err, context.Canceled) {
 			t.Fatalf("a call that gave up: %v", err)
 		}
@@ -111,12 +111,9 @@ func TestUsualBesideAWindowGivenUp(t *testing.T) {
 }
 
 // after is a hook that ends a context after a command.
-type after struct{ end context.CancelFunc }
-
-func (a after) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (a after) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+type after struct {
+	commandHook
+	end context.CancelFunc
 }
 
 func (a after) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
@@ -128,14 +125,9 @@ func (a after) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 // broken is a hook that has a script fail.
 type broken struct {
+	commandHook
 	sha  string
 	runs int
-}
-
-func (b *broken) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (b *broken) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
 }
 
 func (b *broken) ProcessHook(next redis.ProcessHook) redis.ProcessHook {

@@ -17,9 +17,19 @@ import (
 	"github.com/quotactl/quotactl/internal/redistest"
 )
 
+// commandHook is the part of a redis.Hook that one for single commands need not change.
+type commandHook struct{}
+
+func (commandHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (commandHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
 // usualRuns counts the script runs of a store: those of usual.lua that decided, those that
 // left their items to charge.lua, and all others.
 type usualRuns struct {
+	commandHook
 	usual                string
 	decided, left, other atomic.Int64
 }
@@ -29,12 +39,6 @@ func countRuns(s *redisstore.Store) *usualRuns {
 	runs := &usualRuns{usual: redisstore.UsualSHA(s)}
 	s.Client().AddHook(runs)
 	return runs
-}
-
-func (r *usualRuns) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (r *usualRuns) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
 }
 
 func (r *usualRuns) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
