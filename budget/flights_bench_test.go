@@ -50,23 +50,36 @@ const peerVariable = "QUOTACTL_BUDGET_PEER"
 // peerWork is how long a peer works on an answer.
 const peerWork = 300 * time.Microsecond
 
-// TestPeer is no test, but what a process that startPeer started runs: it works for
-// peerWork on each byte that it receives, and sends it back.
-func TestPeer(t *testing.T) {
-	path := os.Getenv(peerVariable)
-	if path == "" {
-		t.Skip("only a benchmark starts it")
+// TestMain runs the tests, or a peer in a process that startPeer started.
+func TestMain(m *testing.M) {
+	if path := os.Getenv(peerVariable); path != "" {
+		if err := runPeer(path); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
 	}
+	os.Exit(m.Run())
+}
+
+// runPeer works for peerWork on each byte that it receives, and sends it back, until the
+// benchmark has ended.
+func runPeer(path string) error {
 	var dialer net.Dialer
-	conn := must.Get(dialer.DialContext(t.Context(), "unix", path))(t)
+	conn, err := dialer.DialContext(context.Background(), "unix", path)
+	if err != nil {
+		return err
+	}
 	one := make([]byte, 1)
 	for {
 		if _, err := conn.Read(one); err != nil {
-			return // the benchmark has ended
+			return nil
 		}
 		for began := time.Now(); time.Since(began) < peerWork; {
 		}
-		must.Get(conn.Write(one))(t)
+		if _, err := conn.Write(one); err != nil {
+			return err
+		}
 	}
 }
 
@@ -76,7 +89,7 @@ func startPeer(b *testing.B) (wait func(context.Context) error) {
 	path := filepath.Join(b.TempDir(), "peer")
 	listener := must.Get(new(net.ListenConfig).Listen(b.Context(), "unix", path))(b)
 	b.Cleanup(func() { _ = listener.Close() })
-	peer := exec.CommandContext(b.Context(), os.Args[0], "-test.run=^TestPeer$")
+	peer := exec.CommandContext(b.Context(), os.Args[0])
 	peer.Env = append(os.Environ(), peerVariable+"="+path)
 	must.Do(b, peer.Start())
 	conn := must.Get(listener.Accept())(b)
