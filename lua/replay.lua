@@ -46,13 +46,13 @@ local function replay(m, now)
     end
   end
   for i = math.floor(#heap / 2), 1, -1 do sink(heap, i) end
-  local last = nil
+  local last, stepsEnd = nil, math.max(limitSteps, steps + limitSteps / 4)
   while #heap > 0 do
     local c = heap[1]
     if c.score ~= last then
       if last then
         m.reached = last
-        if steps >= limitSteps then return false end
+        if steps >= stepsEnd then return false end
       end
       last = c.score
     end

@@ -1,9 +1,9 @@
 -- The walk of a refusal: up to which score entries must return before an item fits.
 
--- cursor reads a zset upwards from above a score, in growing pieces; with open, only
--- open reservations.
+-- cursor reads a zset upwards from above a score, in growing pieces, of which the first is
+-- mostly all there is; with open, only open reservations.
 local function cursor(key, from, zero, open)
-  return {key = key, zero = zero, open = open, rank = redis.call('ZCOUNT', key, '-inf', int(from)), size = 8, at = 0, list = {}}
+  return {key = key, zero = zero, open = open, from = int(from), size = 16, at = 0, list = {}}
 end
 
 -- step moves a cursor to its next entry. It returns false at the end.
@@ -11,9 +11,14 @@ local function step(c)
   repeat
     c.at = c.at + 2
     if c.at > #c.list then
-      c.size = math.min(c.size * 2, 256)
-      c.list = redis.call('ZRANGE', c.key, int(c.rank), int(c.rank + c.size - 1), 'WITHSCORES')
-      c.rank = c.rank + #c.list / 2
+      if #c.list == 0 then
+        c.list = redis.call('ZRANGEBYSCORE', c.key, '(' .. c.from, '+inf', 'WITHSCORES', 'LIMIT', '0', int(c.size))
+      elseif #c.list < 2 * c.size then
+        return false
+      else
+        c.rank, c.size = (c.rank or redis.call('ZCOUNT', c.key, '-inf', c.from)) + c.size, math.min(c.size * 2, 256)
+        c.list = redis.call('ZRANGE', c.key, int(c.rank), int(c.rank + c.size - 1), 'WITHSCORES')
+      end
       c.at = 2
       if #c.list == 0 then return false end
     end
@@ -64,12 +69,12 @@ local function walk(l, pos, freed, deficit, stop)
     steps = steps + 1
   end
   for i = math.floor(#heap / 2), 1, -1 do sink(heap, i) end
-  local whole, below, last = freed, pos, pos
+  local whole, below, last, stepsEnd = freed, pos, pos, math.max(limitSteps, steps + limitSteps / 4)
   while #heap > 0 do
     local c = heap[1]
     if stop and c.score > stop then return 0, last, freed end
     if c.score ~= last then
-      if steps >= limitSteps and last ~= pos then return nil, last, freed end
+      if steps >= stepsEnd and last ~= pos then return nil, last, freed end
       whole, below, last = freed, last, c.score
     end
     steps = steps + 1

@@ -172,7 +172,7 @@ func TestRefusedBatchBounded(t *testing.T) {
 		must.Equal(t, d.Result, driver.Refused)
 	}
 	info := must.Get(server.Client().Info(t.Context(), "commandstats").Result())(t)
-	opened, runs := number(t, regexp.MustCompile(`cmdstat_zcount:calls=(\d+)`), info), number(t, regexp.MustCompile(`cmdstat_evalsha:calls=(\d+)`), info)
+	opened, runs := number(t, regexp.MustCompile(`cmdstat_zrangebyscore:calls=(\d+)`), info), number(t, regexp.MustCompile(`cmdstat_evalsha:calls=(\d+)`), info)
 	if each := opened / runs; each > 3*operations*jobs {
 		t.Errorf("%d refusals opened %d cursors in %d runs: %d in each, want those of few refusals, each of which opens %d", driver.MaxBatch, opened, runs, each, operations*jobs)
 	}

@@ -1,0 +1,41 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/must"
+)
+
+// A refusal by two limits over more operations than a run has steps to begin with takes as few runs
+// as one by fewer operations: it does not go on by one entry a run.
+func TestRefusedOverManyOperations(t *testing.T) {
+	t.Parallel()
+	f, _ := startFake(t)
+	runs := countRuns(f.Store)
+	week := limit.Limit{
+		Name: "week", Limit: 1000, Counts: limit.CountUnits, Window: limit.CoarseWindow(7*24*time.Hour, 84*time.Hour),
+		Shares: []limit.Share{{Name: "night", Jobs: []string{"night.*"}, Guarantee: 100}},
+	}
+	limits := []limit.Limit{rolling("w", 1000, 10*time.Second), week}
+	decide := func(item driver.Item) driver.Decision {
+		f.now++
+		return must.Get(f.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: limits, Items: []driver.Item{item}}))(t).Items[0]
+	}
+	var ends []int64 // of the reservations
+	for k := range 400 {
+		operation := fmt.Sprint("op", k%200)
+		decide(driver.Item{ID: fmt.Sprint("plain", k), Operation: operation, Units: 1})
+		held := decide(driver.Item{ID: fmt.Sprint("held", k), Operation: operation, Units: 1, Labels: driver.Labels{Job: "night.eu"}, Lease: time.Hour.Microseconds()})
+		ends = append(ends, held.At+time.Hour.Microseconds())
+	}
+	before := runs.other.Load()
+	got := decide(driver.Item{ID: "last", Operation: "op1", Units: 900})
+	must.Equal(t, fmt.Sprint(got.Result, " ", got.RetryAt), fmt.Sprint(driver.Refused, " ", week.Window.Returns(ends[299])), "the refusal")
+	if n := runs.other.Load() - before; n > 5 {
+		t.Errorf("the refusal took %d runs", n)
+	}
+}
