@@ -37,7 +37,7 @@ type answer struct {
 // keeps the knowledge and the answer has the script's status. A status that ends the call
 // becomes an error. See [Store.attempts] for args.
 func (s *Store) ask(ctx context.Context, doing, name string, sc lua.Script, keys []string, args func(until time.Time) []any) (answer, error) {
-	cmd, unsure := s.attempts(ctx, sc, keys, args)
+	cmd, unsure := s.attempts(ctx, sc, boxed(keys), args)
 	reply, err := cmd.Slice()
 	if err != nil {
 		return answer{unrun: !unsure && notRun(cmd.Err())}, s.fault(doing+" "+name, err)

@@ -21,13 +21,13 @@ const (
 type batch struct {
 	store *Store
 	driver.Batch
-	until    []time.Time // when to give up each item, by the local clock
-	around   int64       // the instant for which calendar periods are sent
-	days     []int64     // of the history that may be written
-	open     []int       // items without a decision yet
-	progress []string
-	unsure   bool // an attempt for the open items got no answer and may have been applied
-	unrun    bool // the last run failed, and no attempt of it can have run
+	until    []time.Time    // when to give up each item, by the local clock
+	around   int64          // the instant for which calendar periods are sent
+	days     []int64        // of the history that may be written; nil: see historyDays
+	open     []int          // items without a decision yet
+	progress map[int]string // of the items that charge.lua has begun
+	unsure   bool           // an attempt for the open items got no answer and may have been applied
+	unrun    bool           // the last run failed, and no attempt of it can have run
 	decided  driver.Decisions
 
 	mode   purpose
@@ -46,6 +46,10 @@ type batch struct {
 	slow   bool  // usual.lua has left the open items to charge.lua
 	tidied bool  // that was tried after a run without items
 	tidies []int // operations of which a run without items makes blocks
+	one    struct {
+		until [1]time.Time
+		open  [1]int
+	} // the lists of a batch of one
 }
 
 // Decide implements driver.Store.
@@ -84,23 +88,33 @@ func (s *Store) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, e
 func (s *Store) newBatch(ctx context.Context, b driver.Batch, began time.Time) *batch {
 	run := &batch{
 		store: s, Batch: b, around: b.Now,
-		until: make([]time.Time, len(b.Items)), progress: make([]string, len(b.Items)),
 		decided: driver.Decisions{Items: make([]driver.Decision, len(b.Items))},
+	}
+	run.open, run.until = run.one.open[:0], run.one.until[:0]
+	if n := len(b.Items); n > 1 {
+		run.open, run.until = make([]int, 0, n), make([]time.Time, 0, n)
 	}
 	for i, item := range b.Items {
 		run.open = append(run.open, i)
-		run.until[i] = giveUp(ctx, item.Deadline, b.Now, began)
+		run.until = append(run.until, giveUp(ctx, item.Deadline, b.Now, began))
 	}
 	if offset, known := s.clockOffset(b.Budget); known {
 		run.around = time.Now().UnixMicro() + offset
 	}
-	run.days = s.daysAround(b.Budget, b.Now)
-	for _, item := range b.Items {
-		if item.Recorded {
-			run.days = addDays(run.days, (run.around-item.Age)/historyDay)
+	return run
+}
+
+// historyDays are the days of the history that the batch may write.
+func (b *batch) historyDays() []int64 {
+	if b.days == nil {
+		b.days = b.store.daysAround(b.Budget, b.Now)
+		for _, item := range b.Items {
+			if item.Recorded {
+				b.days = addDays(b.days, (b.around-item.Age)/historyDay)
+			}
 		}
 	}
-	return run
+	return b.days
 }
 
 // outOfTime is the decision for an item that ran out of time: result, which promises that
@@ -177,7 +191,7 @@ func (b *batch) read(a answer) (bool, error) {
 		b.names = splitNames(text(a.rest, 0))
 		return false, nil
 	case statusRegistry, statusDays:
-		b.days = withDays(b.days, a)
+		b.days = withDays(b.historyDays(), a)
 		return false, nil
 	}
 	if !b.isAnswered(a.rest) {
@@ -229,6 +243,9 @@ func (b *batch) take(i int, answer []any, now int64) bool {
 	result := numberAt(answer, 0)
 	switch {
 	case result == resultAgain, result == resultDamaged:
+		if b.progress == nil {
+			b.progress = map[int]string{}
+		}
 		b.progress[i] = text(answer, 5)
 		return false
 	case driver.Result(result) == driver.Late && time.Now().Before(b.until[i]):
@@ -315,7 +332,7 @@ func (b *batch) args(had, r registry, added, split []string, attempt time.Time) 
 		mode = goingOn
 	}
 	args := chargeArgs{
-		ledgerArgs: ledgerArgs{had.sig, b.Now, b.store.historyOf(b.days)}, Mode: mode, Steps: b.store.maxSteps, Block: b.store.block(), Tidy: append([]int{}, b.tidies...), Observe: b.Observe, Candidate: rand.Text(),
+		ledgerArgs: ledgerArgs{had.sig, b.Now, b.store.historyOf(b.historyDays())}, Mode: mode, Steps: b.store.maxSteps, Block: b.store.block(), Tidy: append([]int{}, b.tidies...), Observe: b.Observe, Candidate: rand.Text(),
 		Ledger: b.Mark.Ledger, Changes: b.Mark.Changes, Seen: b.Mark.Seen, Told: []toldArgs{{b.Mark.ID, b.Mark.At}},
 		Host: b.Host, Hosts: b.holding(), Table: tableOf(b.Table), Gone: b.gone(), Add: append([]string{}, added...), Split: append([]string{}, split...), Items: make([]itemArgs, len(b.open)),
 	}

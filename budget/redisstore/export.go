@@ -174,7 +174,7 @@ func (s *Store) importRows(ctx context.Context, c driver.Import) (answer driver.
 	run.mode, run.rows = importing, &c
 	for _, row := range c.Rows {
 		if row.State == driver.RowHistory {
-			run.days = addDays(run.days, row.Start/historyDay)
+			run.days = addDays(run.historyDays(), row.Start/historyDay)
 		}
 	}
 	for settling := false; ; {

@@ -17,7 +17,6 @@ import (
 // usual.lua compares the head of the state, so that a plan that no longer holds only costs
 // another run. It is immutable but for its operations.
 type plan struct {
-	head     string
 	limits   []limit.Limit
 	registry registry
 	windows  []plannedWindow // the live windows, in the order of the state
@@ -29,10 +28,13 @@ type plan struct {
 	until, next int64
 	day         int64 // of the history
 	told        ledgerTold
-	host, table string
+	host        string
+	table       driver.ShareTable
 	made        time.Time
 
-	keyM, keyE, keyLog string
+	// What the script is given each time: keys, and the fields of the rows, by operation from 1.
+	argM, argE, argLog, argHead any
+	fields                      []any
 
 	mu         sync.Mutex
 	operations map[charge]int // their numbers; 0: not registered yet
@@ -50,7 +52,7 @@ type alike struct {
 }
 
 // usualTexts are the key of the zset of such items, and how their members and entries begin.
-type usualTexts struct{ key, member, entry string }
+type usualTexts struct{ key, member, entry any }
 
 // plannedWindow is a live window of a ledger. The length is 0 for open reservations, and below
 // 0 for a calendar.
@@ -152,7 +154,7 @@ func (s *Store) planFor(b driver.Batch) *plan {
 		if b.Mark.Ledger != "" && b.Mark.Ledger != p.told.mark.Ledger { // charge.lua tells whether that is a loss
 			continue
 		}
-		if sameLimits(p.limits, b.Limits) && p.host == b.Host && p.table == tableOf(b.Table) && time.Since(p.made) < planAge {
+		if sameLimits(p.limits, b.Limits) && p.host == b.Host && p.table == b.Table && time.Since(p.made) < planAge {
 			return p
 		}
 	}
@@ -174,9 +176,13 @@ func (b *batch) keepPlan(told []any, r registry) {
 		return
 	}
 	p := &plan{
-		head: text(told, 0), limits: cloneLimits(b.Limits), registry: r, covers: int(numberAt(told, 2)), told: b.told,
-		until: never, next: never, day: b.seen / historyDay, host: b.Host, table: tableOf(b.Table), made: time.Now(), operations: map[charge]int{}, known: map[alike]usualTexts{},
-		keyM: b.store.key(b.Budget, "m"), keyE: b.store.key(b.Budget, "e"), keyLog: b.store.key(b.Budget, "l:"+strconv.FormatInt(b.seen/historyDay, 10)),
+		limits: cloneLimits(b.Limits), registry: r, covers: int(numberAt(told, 2)), told: b.told,
+		until: never, next: never, day: b.seen / historyDay, host: b.Host, table: b.Table, made: time.Now(), operations: map[charge]int{}, known: map[alike]usualTexts{},
+		argM: b.store.key(b.Budget, "m"), argE: b.store.key(b.Budget, "e"), argLog: b.store.key(b.Budget, "l:"+strconv.FormatInt(b.seen/historyDay, 10)),
+		argHead: text(told, 0), fields: make([]any, 1+len(r.names)),
+	}
+	for no := range p.fields {
+		p.fields[no] = "o" + strconv.Itoa(no)
 	}
 	var args chargeArgs
 	args.shape(p.limits, b.seen)

@@ -87,9 +87,9 @@ func (r *recovery) args(i int, l limit.Limit, known registry) any {
 // what is left of one that was partly evicted.
 func (b *batch) keys(r registry) []string {
 	if b.mode != beginningAnew && b.mode != recovering {
-		return b.store.daysKeys(b.Budget, r, b.days)
+		return b.store.daysKeys(b.Budget, r, b.historyDays())
 	}
-	return append(b.store.allKeys(b.Budget, len(r.names)), b.store.dayKeys(b.Budget, b.days)...)
+	return append(b.store.allKeys(b.Budget, len(r.names)), b.store.dayKeys(b.Budget, b.historyDays())...)
 }
 
 // allKeys are the keys of a ledger with the most operations and pairs that it may have, and

@@ -33,7 +33,7 @@ const (
 
 // run runs a script whose arguments do not depend on the attempt.
 func (s *Store) run(ctx context.Context, sc lua.Script, keys []string, args ...any) *redis.Cmd {
-	cmd, _ := s.attempts(ctx, sc, keys, func(time.Time) []any { return args })
+	cmd, _ := s.attempts(ctx, sc, boxed(keys), func(time.Time) []any { return args })
 	return cmd
 }
 
@@ -51,7 +51,7 @@ func (s *Store) run(ctx context.Context, sc lua.Script, keys []string, args ...a
 // as faults that pass, once.
 //
 // unsure is true if an earlier attempt got no answer and may have been applied.
-func (s *Store) attempts(ctx context.Context, sc lua.Script, keys []string, args func(until time.Time) []any) (cmd *redis.Cmd, unsure bool) {
+func (s *Store) attempts(ctx context.Context, sc lua.Script, keys []any, args func(until time.Time) []any) (cmd *redis.Cmd, unsure bool) {
 	end, _ := ctx.Deadline() // Store.begin has set it
 	whole := time.Until(end)
 	share, answered, followed := s.pace.share(whole), false, false
@@ -94,13 +94,31 @@ func (s *Store) attempts(ctx context.Context, sc lua.Script, keys []string, args
 	}
 }
 
+// boxed are keys as arguments of a command.
+func boxed(keys []string) []any {
+	list := make([]any, len(keys))
+	for i, key := range keys {
+		list[i] = key
+	}
+	return list
+}
+
+// attempt is the context of one attempt, which only the deadline of its connection ends: that
+// needs no timer. Its parent ends the rest, as the wait for a connection.
+type attempt struct {
+	context.Context
+	until time.Time
+}
+
+// Deadline is what the client library reads.
+func (a attempt) Deadline() (time.Time, bool) { return a.until, true }
+
 // once is one attempt, given up at until.
-func (s *Store) once(ctx context.Context, until time.Time, sc lua.Script, keys []string, args []any) *redis.Cmd {
+func (s *Store) once(ctx context.Context, until time.Time, sc lua.Script, keys, args []any) *redis.Cmd {
 	if s.testClock != nil {
 		args = append(args, strconv.FormatInt(s.testClock(), 10))
 	}
-	ctx, cancel := context.WithDeadline(ctx, until)
-	defer cancel()
+	ctx = attempt{ctx, until}
 	cmd := s.send(ctx, "evalsha", sc.SHA(), keys, args)
 	if hasCode(cmd.Err(), "NOSCRIPT") { // evicted, flushed, or a new server
 		cmd = s.send(ctx, "eval", sc.Text(), keys, args)
@@ -109,13 +127,10 @@ func (s *Store) once(ctx context.Context, until time.Time, sc lua.Script, keys [
 }
 
 // send sends one command.
-func (s *Store) send(ctx context.Context, verb, text string, keys []string, args []any) *redis.Cmd {
+func (s *Store) send(ctx context.Context, verb, text string, keys, args []any) *redis.Cmd {
 	all := make([]any, 0, 3+len(keys)+len(args))
-	all = append(all, verb, text, len(keys))
-	for _, key := range keys {
-		all = append(all, key)
-	}
-	cmd := redis.NewCmd(ctx, append(all, args...)...)
+	all = append(append(append(all, verb, text, len(keys)), keys...), args...)
+	cmd := redis.NewCmd(ctx, all...)
 	cmd.SetFirstKeyPos(3)
 	defer func() {
 		// The library panics on wrong lengths in a reply.
@@ -162,6 +177,9 @@ var runNothing = slices.Concat([]string{"NOREPLICAS", "NOAUTH", "WRONGPASS"}, pa
 func notRun(err error) bool { return notConnected(err) || hasAnyCode(err, runNothing) }
 
 func notConnected(err error) bool {
+	if err == nil {
+		return false
+	}
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial" || errors.Is(err, errNoMaster)
 }
@@ -178,6 +196,9 @@ func hasAnyCode(err error, codes []string) bool {
 
 // hasCode reports whether the server answered with an error of this code.
 func hasCode(err error, code string) bool {
+	if err == nil { // as mostly
+		return false
+	}
 	var answer redis.Error
 	return errors.As(err, &answer) && (answer.Error() == code || strings.HasPrefix(answer.Error(), code+" "))
 }

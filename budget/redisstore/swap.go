@@ -43,7 +43,7 @@ func (s *Store) SwapJob(ctx context.Context, swap driver.JobSwap) (bool, error) 
 func (s *Store) swapJob(ctx context.Context, swap driver.JobSwap, args swapArgs, texts []any) (done, more bool, err error) {
 	scope, doing, unsure := jobScope(swap.Job), "swap the document of job "+swap.Job, false
 	for {
-		cmd, maybe := s.attempts(ctx, s.scripts.JobSwap, s.jobKeys(swap.Job, "s", "k", "h", "r"), func(attempt time.Time) []any {
+		cmd, maybe := s.attempts(ctx, s.scripts.JobSwap, boxed(s.jobKeys(swap.Job, "s", "k", "h", "r")), func(attempt time.Time) []any {
 			args.Deadline = s.serverTimes(scope)(attempt)
 			return arguments(args, texts...)
 		})

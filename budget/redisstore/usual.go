@@ -4,7 +4,6 @@ import (
 	"context"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -200,14 +199,14 @@ func (u *usualBatch) at(s sumPlace) int64 {
 }
 
 // keys are the keys of usual.lua.
-func (u *usualBatch) keys(b *batch) []string {
-	keys := make([]string, 0, 3+len(u.runs))
-	keys = append(keys, u.keyM, u.keyE)
+func (u *usualBatch) keys(b *batch) []any {
+	keys := make([]any, 0, 3+len(u.runs))
+	keys = append(keys, u.argM, u.argE)
 	for _, run := range u.runs {
 		keys = append(keys, run.key)
 	}
 	if b.store.kept > 0 {
-		keys = append(keys, u.keyLog)
+		keys = append(keys, u.argLog)
 	}
 	return keys
 }
@@ -231,7 +230,10 @@ func (u *usualBatch) args(b *batch, attempt time.Time) []any {
 		ends = ends[:1]
 	}
 	known := make([]any, 0, 1+len(b.Others))
-	for _, m := range slices.Concat([]driver.Mark{b.Mark}, b.Others) {
+	if b.Mark.ID != "" {
+		known = append(known, b.Mark.ID)
+	}
+	for _, m := range b.Others {
 		if m.ID != "" {
 			known = append(known, m.ID)
 		}
@@ -257,9 +259,9 @@ func (u *usualBatch) args(b *batch, attempt time.Time) []any {
 		numbers = u.appendChecks(numbers, b, run)
 	}
 	args := make([]any, 0, 2+len(u.rows)+3*len(u.runs)+len(known)+len(b.open)+len(ends))
-	args = append(args, u.head, numbers)
+	args = append(args, u.argHead, numbers)
 	for _, no := range u.rows {
-		args = append(args, "o"+strconv.Itoa(no))
+		args = append(args, u.fields[no])
 	}
 	for _, run := range u.runs {
 		args = append(args, run.member, run.entry, u.series(b, run))
