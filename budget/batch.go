@@ -15,7 +15,8 @@ import (
 
 // batcher decides the charges of a process in batches, which it calls flights. A charge
 // that finds the store idle is sent at once; charges that arrive while a flight is under
-// way form the next one. No charge waits for a flight to fill.
+// way form the next one. No charge waits for a flight to fill; and many that wait together do
+// not wait for the flight under way, so that the store has work while callers take their answers.
 //
 // What one goroutine does for all is the serial part of a flight: callers put their own
 // items into it and take their own answers out of it.
@@ -23,12 +24,21 @@ type batcher struct {
 	decide  func(context.Context, []driver.Item) (driver.Decisions, []limit.Limit, error)
 	timeout time.Duration // bounds a decision, whatever its callers' own timeouts
 
-	mu     sync.Mutex // guards queue and flying, and what a flight says it guards
+	mu     sync.Mutex // guards what follows, and what a flight says it guards
 	queue  []*flight  // not sent yet, the next one first; none is empty
-	flying bool
-	last   int // how many items the last flight had
-	hasty  int // for how many flights gather is left out; only the flying goroutine uses it
+	flying int        // how many are under way, up to mostFlying
+	last   int        // how many items the last flight had
+	quick  bool       // the flight that landed last took no longer than quickFlight
+	hasty  int        // for how many flights gather is left out
 }
+
+// mostFlying is how many flights are under way at most. The second is full; or has enoughFor items,
+// where flights are quick, so that a store's disk or network takes less than their items.
+const (
+	mostFlying  = 2
+	enoughFor   = 32
+	quickFlight = time.Millisecond
+)
 
 // answerTime is how long past its timeout a call still waits for the answer, because a
 // host decides from its own allowance only after the store has timed out.
@@ -44,13 +54,21 @@ func (b *batcher) do(ctx context.Context, item *driver.Item, now time.Time, time
 		return decided{}, fmt.Errorf("%w: %w", ErrNotCharged, err)
 	}
 	b.mu.Lock()
-	if !b.flying {
-		b.flying = true
+	if b.flying == 0 {
+		b.flying++
 		b.mu.Unlock()
 		return b.flyOne(ctx, item)
 	}
 	s := b.seat(item, now.Add(timeout))
+	var second *flight
+	if b.flying < mostFlying && b.isEnough() {
+		b.flying++
+		second = b.take()
+	}
 	b.mu.Unlock()
+	if second != nil {
+		go b.flyOn(second)
+	}
 	return b.await(ctx, s)
 }
 
@@ -59,8 +77,11 @@ func (b *batcher) flyOne(ctx context.Context, item *driver.Item) (decided, error
 	defer b.handOver() // even if the store panics
 	ctx, cancel := context.WithTimeoutCause(ctx, b.timeout, errTimeout)
 	defer cancel()
-	f := flight{items: []driver.Item{*item}}
+	f, began := flight{items: []driver.Item{*item}}, time.Now()
 	f.fly(ctx, b.decide)
+	b.mu.Lock()
+	b.quick = time.Since(began) <= quickFlight
+	b.mu.Unlock()
 	return f.answer(0)
 }
 
@@ -102,8 +123,10 @@ func (b *batcher) join(group []joining) []seat {
 	for i := range group {
 		seats[i] = b.seat(&group[i].item, group[i].until)
 	}
-	idle := !b.flying
-	b.flying = true
+	idle := b.flying == 0
+	if idle {
+		b.flying++
+	}
 	b.mu.Unlock()
 	if idle {
 		b.handOver()
@@ -174,7 +197,7 @@ func (b *batcher) drop(s seat) {
 	}
 }
 
-// handOver starts a goroutine for the queued flights, or marks the batcher idle.
+// handOver starts a goroutine for the queued flights instead of the caller's.
 func (b *batcher) handOver() {
 	if f := b.next(); f != nil {
 		go b.flyOn(f)
@@ -192,7 +215,7 @@ func (b *batcher) flyOn(f *flight) {
 	for ; f != nil; f = b.next() {
 		b.flyQueued(f)
 		if len(f.items) > 1 {
-			b.gather()
+			b.gather(len(f.items))
 		}
 	}
 }
@@ -207,17 +230,23 @@ const (
 )
 
 // gather lets the callers that were just answered run, as long as this puts more charges
-// into the queue: if they charge again, they are in the next flight rather than the one
-// after it, so that flights are as large as there are callers, not half as large. It never
-// sleeps: if nobody else is ready to run, it takes no time.
-func (b *batcher) gather() {
-	if b.hasty > 0 {
+// into the queue, up to as many as they are: if they charge again, they are in the next flight
+// rather than the one after it, so that flights are as large as there are callers, not half as
+// large. It never sleeps: if nobody else is ready to run, it takes no time.
+func (b *batcher) gather(answered int) {
+	b.mu.Lock()
+	hurry := b.hasty > 0
+	if hurry {
 		b.hasty--
+	}
+	b.mu.Unlock()
+	if hurry {
 		return
 	}
 	began, n, took := time.Now(), b.queued(), time.Duration(0)
+	most := min(n+answered, driver.MaxBatch)
 	// Twice, as another processor may take up this goroutine before any of the callers.
-	for idle := 0; idle < 2 && n < driver.MaxBatch && took < gatherTime; took = time.Since(began) {
+	for idle := 0; idle < 2 && n < most && took < gatherTime; took = time.Since(began) {
 		runtime.Gosched()
 		before := n
 		if n = b.queued(); n > before {
@@ -227,7 +256,9 @@ func (b *batcher) gather() {
 		}
 	}
 	if took > tooLong {
+		b.mu.Lock()
 		b.hasty = hasty
+		b.mu.Unlock()
 	}
 }
 
@@ -244,16 +275,17 @@ func (b *batcher) queued() int {
 // flyQueued decides a flight independently of its callers' contexts, until the latest of
 // their timeouts, and reports to them even if the store ends the goroutine.
 func (b *batcher) flyQueued(f *flight) {
-	defer b.land(f)
+	defer b.land(f, time.Now())
 	ctx, cancel := context.WithDeadlineCause(context.Background(), slices.MaxFunc(f.untils, time.Time.Compare), errTimeout)
 	defer cancel()
 	f.fly(ctx, b.decide)
 }
 
 // land wakes the callers of a flight that is decided.
-func (b *batcher) land(f *flight) {
+func (b *batcher) land(f *flight, began time.Time) {
+	took := time.Since(began)
 	b.mu.Lock()
-	f.landed = true
+	f.landed, b.quick = true, took <= quickFlight
 	answered := f.answered
 	b.mu.Unlock()
 	if answered == nil {
@@ -263,15 +295,30 @@ func (b *batcher) land(f *flight) {
 	close(answered)
 }
 
-// next takes the first flight from the queue. If none is queued, it marks the batcher idle
-// and returns nil.
+// next takes the first flight from the queue. It returns nil if none is queued, or if it is small,
+// and another goroutine takes it when its own has landed: the caller's work is over.
 func (b *batcher) next() *flight {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.queue) == 0 {
-		b.flying = false
+	if len(b.queue) == 0 || b.flying > 1 && !b.isEnough() {
+		b.flying--
 		return nil
 	}
+	return b.take()
+}
+
+// isEnough reports whether the flight that is sent next need not wait for one under way. b.mu is
+// held.
+func (b *batcher) isEnough() bool {
+	if len(b.queue) == 0 {
+		return false
+	}
+	n := len(b.queue[0].items)
+	return n == driver.MaxBatch || n >= enoughFor && b.quick
+}
+
+// take takes that flight from the queue. b.mu is held.
+func (b *batcher) take() *flight {
 	f := b.queue[0]
 	b.queue = slices.Delete(b.queue, 0, 1)
 	f.takeOff()

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -109,8 +110,9 @@ func TestAnEmptyFlightIsNotSent(t *testing.T) {
 	})
 }
 
-// Charges are decided in the order in which they came, at most MaxBatch at once, and an
-// id that stands twice in a batch is charged once: the later one is the replay.
+// Charges are sent in the order in which they came, at most MaxBatch at once, and an id that
+// stands twice in a batch is charged once: the later one is the replay. All but the first flight
+// are quick here, so that 32 need not wait for it.
 func TestFlightsKeepTheOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls []budget.Call
@@ -123,7 +125,7 @@ func TestFlightsKeepTheOrder(t *testing.T) {
 		for _, ids := range store.seen {
 			sizes = append(sizes, len(ids))
 		}
-		must.Equal(t, fmt.Sprint(sizes), fmt.Sprint([]int{1, driver.MaxBatch, driver.MaxBatch, 3}))
+		must.Equal(t, fmt.Sprint(sizes), fmt.Sprint([]int{1, driver.MaxBatch, 32, 32, 32, 32, 3}))
 		for i, id := range slices.Concat(store.seen[1:]...) {
 			if id != calls[i].ID || receipts[i].ID != id || receipts[i].Replayed != (i%2 == 1) {
 				t.Fatalf("charge %d was sent as %s and has the receipt %+v", i, id, receipts[i])
@@ -132,6 +134,84 @@ func TestFlightsKeepTheOrder(t *testing.T) {
 		last := receipts[len(receipts)-1]
 		must.Equal(t, last.Remaining, 1_000_000-1-int64(len(calls)+1)/2*7, "an id was charged twice")
 	})
+}
+
+// gatedStore holds each batch until it is told how long the decision takes.
+type gatedStore struct {
+	driver.Store
+	begun []int // how many items each batch has
+	takes chan time.Duration
+}
+
+func (s *gatedStore) Decide(ctx context.Context, batch driver.Batch) (driver.Decisions, error) {
+	s.begun = append(s.begun, len(batch.Items)) // by one goroutine after the other, as the test waits between them
+	time.Sleep(<-s.takes)
+	return s.Store.Decide(ctx, batch)
+}
+
+// Where flights are quick, 32 charges do not wait for the one under way, else only MaxBatch do;
+// a third flight waits.
+func TestASecondFlight(t *testing.T) {
+	const quick, slow = time.Microsecond, 10 * time.Millisecond
+	for _, took := range []struct { // by charges one after the other, and then two at once
+		alone, queued time.Duration
+		want          string
+	}{{quick, quick, "[1 1 1 1 32]"}, {quick, slow, "[1 1 1 1 128]"}, {slow, 0, "[1 1 128]"}} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &gatedStore{Store: memstore.New(clock), takes: make(chan time.Duration)}
+			b := must.Get(budget.New(store, videoSpec(1_000_000)))(t)
+			charge := func(n int) *sync.WaitGroup {
+				var all sync.WaitGroup
+				for range n {
+					all.Go(func() { check.NoError(t, check.Err(b.Charge(t.Context(), budget.Call{Operation: "videos.list"}))) })
+					synctest.Wait()
+				}
+				return &all
+			}
+			land := func(all *sync.WaitGroup, each ...time.Duration) {
+				for _, span := range each {
+					store.takes <- span
+					time.Sleep(span)
+					synctest.Wait()
+				}
+				all.Wait()
+			}
+			land(charge(1), took.alone)
+			if took.queued > 0 {
+				land(charge(2), quick, took.queued)
+			}
+			rest := charge(1 + driver.MaxBatch + 31)
+			check.Equal(t, fmt.Sprint(store.begun), took.want)
+			close(store.takes)
+			rest.Wait()
+		})
+	}
+}
+
+// Many goroutines charge at once, so that two flights are under way: each gets the answer to
+// its own charge, and no unit is charged twice or lost.
+func TestTwoFlightsAtOnce(t *testing.T) {
+	t.Parallel()
+	b := must.Get(budget.New(memstore.New(clock), videoSpec(5_000)))(t)
+	var granted atomic.Int64
+	var all sync.WaitGroup
+	for i := range 300 {
+		all.Go(func() {
+			for k := range 20 {
+				id := fmt.Sprint(i, "-", k)
+				receipt, err := b.Charge(t.Context(), call(id, 1))
+				switch {
+				case err == nil && receipt.ID == id && receipt.Units == 1:
+					granted.Add(1)
+				case !errors.Is(err, budget.ErrExhausted):
+					t.Errorf("charge %s: %+v, %v", id, receipt, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	must.Equal(t, granted.Load(), 5_000, "granted of 6,000")
+	must.Equal(t, must.Get(b.Status(t.Context()))(t).Limits[0].Used, 5_000)
 }
 
 // A store that ends a flight's goroutine fails its callers and no others.
