@@ -1,7 +1,6 @@
 package budget_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"net"
@@ -62,25 +61,38 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runPeer works for peerWork on each byte that it receives, and sends it back, until the
-// benchmark has ended.
+// peerConns is how many connections a peer has: one for each flight under way.
+const peerConns = 2
+
+// runPeer works for peerWork on each byte that it receives, one at a time as a store's server
+// does, and sends it back, until the benchmark has ended.
 func runPeer(path string) error {
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(context.Background(), "unix", path)
-	if err != nil {
-		return err
-	}
-	one := make([]byte, 1)
-	for {
-		if _, err := conn.Read(one); err != nil {
-			return nil
-		}
-		for began := time.Now(); time.Since(began) < peerWork; {
-		}
-		if _, err := conn.Write(one); err != nil {
+	var work sync.Mutex
+	var all sync.WaitGroup
+	for range peerConns {
+		var dialer net.Dialer
+		conn, err := dialer.DialContext(context.Background(), "unix", path)
+		if err != nil {
 			return err
 		}
+		all.Go(func() {
+			one := make([]byte, 1)
+			for {
+				if _, err := conn.Read(one); err != nil {
+					return
+				}
+				work.Lock()
+				for began := time.Now(); time.Since(began) < peerWork; {
+				}
+				work.Unlock()
+				if _, err := conn.Write(one); err != nil {
+					return
+				}
+			}
+		})
 	}
+	all.Wait()
+	return nil
 }
 
 // startPeer starts a process that takes peerWork for each answer, as a store's server does
@@ -92,17 +104,24 @@ func startPeer(b *testing.B) (wait func(context.Context) error) {
 	peer := exec.CommandContext(b.Context(), os.Args[0])
 	peer.Env = append(os.Environ(), peerVariable+"="+path)
 	must.Do(b, peer.Start())
-	conn := must.Get(listener.Accept())(b)
+	conns := make(chan net.Conn, peerConns)
 	b.Cleanup(func() {
-		_ = conn.Close()
+		for range peerConns {
+			_ = (<-conns).Close()
+		}
 		_ = peer.Wait()
 	})
-	reader := bufio.NewReader(conn)
+	for range peerConns {
+		conns <- must.Get(listener.Accept())(b)
+	}
 	return func(context.Context) error {
-		if _, err := conn.Write([]byte{1}); err != nil {
+		conn := <-conns
+		defer func() { conns <- conn }()
+		one := []byte{1}
+		if _, err := conn.Write(one); err != nil {
 			return err
 		}
-		_, err := reader.ReadByte()
+		_, err := conn.Read(one)
 		return err
 	}
 }

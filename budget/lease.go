@@ -228,7 +228,7 @@ func (l *Lease) failed(units int64, err error) error {
 func (l *Lease) refused(units int64, err error) error {
 	if refused := (*RefusedError)(nil); errors.As(err, &refused) {
 		own := *refused
-		own.ID, own.NotCharged = "", true
+		own.ID, own.Units, own.NotCharged = "", units, true
 		return &own
 	}
 	if refused := (*RefusedError)(nil); errors.As(l.budget.storeError(context.Background(), l.call, units, err), &refused) {

@@ -194,7 +194,11 @@ func (l *Lease) renew(ctx context.Context, need int64) error {
 		case errors.Is(err, ErrLocked), errors.Is(err, ErrRecovering), !errors.Is(err, ErrExhausted):
 			return err
 		default:
-			ask = max(need, min(refused.free(), ask-1))
+			if free := refused.free(); free < ask {
+				ask = max(need, free)
+			} else { // the limit has room for that: what refuses is not said
+				ask = need + (ask-need)/2
+			}
 		}
 	}
 }
@@ -212,7 +216,7 @@ func (e *RefusedError) free() int64 {
 // charge makes one charge of the lease, and hands out from it from now on.
 func (l *Lease) charge(ctx context.Context, units int64) error {
 	b := l.budget
-	span := l.beforeReset()
+	span := l.beforeReset(ctx)
 	call := l.call
 	call.Units, call.ID, call.NewID = &units, newID(), true
 	asked := time.Now()

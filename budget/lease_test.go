@@ -370,6 +370,9 @@ func TestLeaseStopsWithinASecond(t *testing.T) {
 					after(10 * time.Millisecond)
 				}
 				check.Is(t, failed, c.want)
+				if refused := (*budget.RefusedError)(nil); errors.As(failed, &refused) {
+					check.Equal(t, refused.Units, 1, "units in the refusal")
+				}
 				if stops := c.want != nil; stops != (last.Sub(stopped) <= time.Second) {
 					t.Errorf("the last take is %s after it was to stop", last.Sub(stopped))
 				}
@@ -515,6 +518,21 @@ func TestLeaseAtAReset(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Right before a reset a lease waits for it, as long as its caller does.
+func TestLeaseRightBeforeAReset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newLeases(t, oneLimit(1000, limit.CalendarWindow(must.Get(limit.NewCalendar("hour", "UTC", 0))(t))))
+		time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour - 50*time.Millisecond)))
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		_, err := w.b.Lease(ctx, videos, 100, time.Minute)
+		check.Is(t, err, context.DeadlineExceeded)
+		check.Equal(t, time.Since(began), 20*time.Millisecond, "the wait")
+		w.is(0)
+	})
 }
 
 // What a dead process's lease has charged does not count after a calendar's reset.

@@ -129,12 +129,16 @@ func (l *Lease) untilReset(at int64) (least time.Duration, some bool) {
 }
 
 // beforeReset is how long a charge that is made now lasts: the span, or less if a reset
-// comes first. Right before a reset it waits until that has passed.
-func (l *Lease) beforeReset() time.Duration {
+// comes first. Right before a reset it waits until that has passed, or the context ends.
+func (l *Lease) beforeReset(ctx context.Context) time.Duration {
 	left, some := l.untilReset(l.budget.now().UnixMicro())
 	if some && left < min(l.span, 2*resetMargin) {
 		timer := time.NewTimer(left + time.Microsecond)
-		<-timer.C
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
 		left, some = l.untilReset(l.budget.now().UnixMicro())
 	}
 	if some && left >= resetMargin { // otherwise the clock stands still: it counts in both periods
