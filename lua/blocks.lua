@@ -56,10 +56,18 @@ do
     changed[op] = true
   end
 
-  -- forget drops the blocks of an operation whose entries are being moved.
-  function blocks.forget(op)
-    known[op], changed[op] = {start = 0, ends = {}, units = {}, calls = {}}, nil
-    redis.call('HDEL', keyM, 'b' .. op)
+  -- trim drops the blocks of entries that are about to be merged, those up to a score.
+  function blocks.trim(op, score)
+    local list = of(op)
+    if #list.ends > 0 and list.start < score then
+      local first = after(list, score)
+      local kept = {start = list.ends[first - 1], ends = {}, units = {}, calls = {}}
+      for i = first, #list.ends do
+        kept.ends[i - first + 1], kept.units[i - first + 1], kept.calls[i - first + 1] = list.ends[i], list.units[i], list.calls[i]
+      end
+      known[op], changed[op] = kept, #kept.ends > 0 or nil
+      if #kept.ends == 0 then redis.call('HDEL', keyM, 'b' .. op) end
+    end
   end
 
   -- atPlace is a number of a field b<op>.
@@ -81,13 +89,12 @@ do
   function blocks.make(op, size)
     preload({op})
     local o = totals[op]
-    if M.merged > 0 or M.mpos ~= '' then o.fresh = 0 end -- merging moves entries
-    if o.fresh < 2 * size then return end
+    if M.mpos ~= '' or o.fresh < 2 * size then return end
     blocks.save()
     known[op] = nil
     local text = redis.call('HGET', keyM, 'b' .. op) or ''
     if text == '' then
-      o.ended = math.max(o.ended, M.gone)
+      o.ended = math.max(o.ended, M.gone, M.merged)
       text = struct.pack('d', o.ended)
     end
     while o.fresh >= 2 * size and steps < limitSteps do

@@ -170,17 +170,22 @@ end
 -- callsOf is what an entry adds to a count of calls.
 local function callsOf(e) return e.state == 'r' and 0 or 1 end
 
+local merging = {} -- see merge.lua
 local save
 do -- a block, because Lua limits the local names of a scope
-  -- slowAt is when the next entries are to be merged.
-  local function slowAt()
-    local at = NEVER
+  -- at is when the next entries are to be merged: never if a window that is not coarse may
+  -- count them longer than their ids are held, or if no window does.
+  function merging.at()
+    local at, long = NEVER, false
     for i = 1, #wins do
       local w = wins[i]
-      if not w.len or not w.prec and w.len > HELD then return NEVER end -- nothing merges, see merge.lua
-      if w.prec then at = math.min(at, floorTo(M.merged, w.prec) + w.prec + HELD) end
+      if not w.len or not w.prec and w.len > HELD then return NEVER end
+      if w.prec then
+        at = math.min(at, floorTo(M.merged, w.prec) + w.prec + HELD)
+        long = long or w.len > HELD
+      end
     end
-    return at
+    return long and at or NEVER
   end
 
   -- tidyAt is when entries are to be removed, or the keys to be kept alive. longest is how
@@ -224,7 +229,7 @@ do -- a block, because Lua limits the local names of a scope
       redis.call('HDEL', keyM, 'unnoted')
     end
     if #fields > 0 then redis.call('HSET', keyM, unpack(fields)) end
-    saveTotals(slowAt(), tidyAt(longest))
+    saveTotals(merging.at(), tidyAt(longest))
     if renew then
       local at = int(expiry(expire))
       redis.call('PEXPIREAT', keyM, at)

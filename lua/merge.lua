@@ -2,7 +2,6 @@
 -- job, region and mark become one row and give up their ids, in bounded steps. Comes
 -- after windows.lua.
 
-local mergeAll
 do -- a block, because Lua limits the local names of a scope
   -- boundaryOf returns the score up to which to merge entries at now, and the precisions
   -- of the live coarse windows; M.merged if there is nothing to merge.
@@ -59,7 +58,7 @@ do -- a block, because Lua limits the local names of a scope
       end
     end
     if #ids == 0 then return reached, done end
-    blocks.forget(op)
+    if key == zkey(op) then blocks.trim(op, boundary) end
     local slots, order = {}, {}
     for at = 1, #ids, 1000 do
       local to = math.min(#ids, at + 999)
@@ -101,15 +100,16 @@ do -- a block, because Lua limits the local names of a scope
     return reached, done
   end
 
-  -- mergeAll merges everything due at now. It returns false if the steps ran out; the
+  -- all merges everything due at now. It returns false if the steps ran out; the
   -- next run continues. While an export reads, no merging begins: see export.lua.
-  function mergeAll(now)
-    if M.mpos == '' and now < M.pause then return true end
+  function merging.all(now)
+    if M.mpos == '' and (now < M.pause or now < merging.at()) then return true end
     local boundary, precs = boundaryOf(now)
     if boundary <= M.merged then return true end
     if not settleCuts(now) then return false end
     local place, from, target = string.match(M.mpos, '^(%d+) (-?%d+) (%d+)$')
-    place, from, target = tonumber(place or 1), tonumber(from or M.merged), tonumber(target or boundary)
+    local first = math.max(M.merged, M.gone) -- what nothing counts any more is removed unmerged
+    place, from, target = tonumber(place or 1), tonumber(from or first), tonumber(target or boundary)
     while place <= 3 * nops do
       local op = math.floor((place + 2) / 3)
       local key = zset(place)
@@ -118,9 +118,9 @@ do -- a block, because Lua limits the local names of a scope
         M.mpos = table.concat({place, int(reached), int(target)}, ' ')
         return false
       end
-      place, from = place + 1, M.merged
+      place, from = place + 1, first
     end
     M.merged, M.mpos = target, ''
-    return target == boundary or mergeAll(now) -- time has passed since the merge began
+    return target == boundary or merging.all(now) -- time has passed since the merge began
   end
 end

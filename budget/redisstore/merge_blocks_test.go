@@ -1,0 +1,90 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/must"
+)
+
+// What a coarse window counts is summed in blocks also after older entries have been merged, and
+// while they are merged further: a long walk and a new window read few of them.
+func TestBlocksBesideMergedEntries(t *testing.T) {
+	t.Parallel()
+	f, _ := startFake(t)
+	f.SetMaxSteps(200) // so a block has 50
+	runs := countRuns(f.Store)
+	week := limit.Limit{Name: "w", Limit: 3000, Counts: limit.CountUnits, Window: limit.CoarseWindow(7*24*time.Hour, time.Minute)}
+	n := 0
+	decide := func(units int64, count int, limits ...limit.Limit) driver.Decisions {
+		n++
+		f.now++
+		items := make([]driver.Item, count)
+		for i := range items {
+			items[i] = driver.Item{ID: fmt.Sprint(n, " ", i), Operation: "op", Units: units}
+		}
+		return must.Get(f.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: limits, Items: items}))(t)
+	}
+	minutes := func(count int) {
+		for range count {
+			for range 4 {
+				decide(1, 10, week)
+			}
+			f.now += time.Minute.Microseconds()
+		}
+	}
+	few := func(what string, do func()) {
+		t.Helper()
+		before := runs.other.Load()
+		do()
+		if took := runs.other.Load() - before; took > 3 {
+			t.Errorf("%s took %d runs", what, took)
+		}
+	}
+	minutes(15)
+	f.now += 2 * time.Hour.Microseconds() // what was charged is merged
+	second := f.now
+	minutes(50)
+	must.Equal(t, decide(1, 1, week).Used[0], 15*40+50*40+1, "used")
+	few("the refusal", func() {
+		got := decide(2000, 1, week).Items[0] // 1601 must return: those of the first minutes, and 1001 of the second
+		must.Equal(t, fmt.Sprint(got.Result, " ", got.RetryAt), fmt.Sprint(driver.Refused, " ", week.Window.Returns(second+25*time.Minute.Microseconds()+1)), "the refusal")
+	})
+	few("a new window", func() {
+		v := limit.Limit{Name: "v", Limit: 3000, Counts: limit.CountUnits, Window: limit.CoarseWindow(8*24*time.Hour, time.Minute)}
+		must.Equal(t, decide(1, 1, week, v).Used[1], 65*40+2, "used in a new window")
+	})
+	f.now += 20 * time.Minute.Microseconds() // the first ten minutes of the second are merged too
+	must.Equal(t, decide(1, 1, week).Used[0], 65*40+3, "used")
+	few("a refusal after a further merge", func() {
+		got := decide(2000, 1, week).Items[0]
+		must.Equal(t, fmt.Sprint(got.Result, " ", got.RetryAt), fmt.Sprint(driver.Refused, " ", week.Window.Returns(second+25*time.Minute.Microseconds()+1)), "the refusal")
+	})
+	f.now = week.Window.Returns(second + 25*time.Minute.Microseconds() + 1)
+	must.Equal(t, decide(1, 1, week).Used[0], 24*40+4, "used when what was before has left")
+}
+
+// Entries that no window counts any more once their ids are forgotten are not merged: they leave
+// a coarse window as fast as another.
+func TestNothingIsMergedForNobody(t *testing.T) {
+	t.Parallel()
+	f, runs, decide := usualFake(t, limit.Limit{Name: "w", Limit: 100_000, Counts: limit.CountUnits, Window: limit.CoarseWindow(24*time.Hour, time.Minute)})
+	f.SetMaxSteps(200)
+	for k := range 300 {
+		f.now++
+		items := make([]driver.Item, 10)
+		for i := range items {
+			items[i] = driver.Item{ID: fmt.Sprint(k, " ", i), Operation: "op", Units: 1}
+		}
+		decide(items...)
+	}
+	f.now += 25 * time.Hour.Microseconds()
+	other := runs.other.Load()
+	must.Equal(t, decide(driver.Item{ID: "last", Operation: "op", Units: 1}).Used[0], 1, "used")
+	if took := runs.other.Load() - other; took > 5 {
+		t.Errorf("the decision took %d runs", took)
+	}
+}
