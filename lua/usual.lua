@@ -70,7 +70,7 @@ for i = 1, nr do
   for _ = 1, shared do p = p + 4 + 3 * a[p + 4] end
 end
 
-local read, dues, others = 0 -- how many entries; by window, what is due by operation; by operation, rows that no run has
+local read, dues, texts, others = 0 -- how many entries; by window, what changes in d<w>, by operation, and its text; by operation, rows that no run has
 for w = 1, nw do
   local j = 9 + 7 * (w - 1)
   local length, precision = a[15 + 3 * w], a[16 + 3 * w]
@@ -80,12 +80,16 @@ for w = 1, nw do
     if precision > 0 then target = target - math.fmod(target, precision) end
     local text = call('HGET', K[1], 'd' .. w)
     if not text or #text ~= 8 * nops then return 10 end
-    local due, least, bases = {up(rep('d', nops), text)}, 9000000000000000, {}
-    due[nops + 1] = nil
+    local due, least, bases, leaving, missing = {up(rep('d', nops), text)}, 9000000000000000, {}, {}, {}
     for i = 1, nk do bases[tonumber(sub(A[2 + i], 2))] = size + (i - 1) * stride end
-    local missing = {}
     for op = 1, nops do
-      if due[op] <= now and not bases[op] and not (others and others[op]) then missing[#missing + 1] = 'o' .. op end
+      local next = due[op]
+      if next <= now then
+        leaving[#leaving + 1] = op
+        if not bases[op] and not (others and others[op]) then missing[#missing + 1] = 'o' .. op end
+      elseif next < least then
+        least = next
+      end
     end
     if #missing > 100 then return 11 end
     if #missing > 0 then
@@ -96,60 +100,61 @@ for w = 1, nw do
         others[tonumber(sub(missing[i], 2))] = {up(rep('d', stride), found[i])}
       end
     end
-    for op = 1, nops do
-      if due[op] <= now then
-        local row, b = t, bases[op]
-        if not b then row, b = others[op], 0 end
-        local c = b + 5 + 6 * (w - 1)
-        local units, calls, next = 0, 0, 9000000000000000
-        for kind = 1, 2 do
-          if row[b + kind] > 0 then
-            local key, from = sub(K[1], 1, -2) .. (kind == 1 and 'z:' or 'y:') .. op, '(' .. string.format('%.0f', row[c + 3])
-            local list = call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', '0', '4')
-            if #list == 8 and tonumber(list[8]) <= target then
-              list = call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', '0', '200')
-              if #list == 400 and tonumber(list[400]) <= target then return 13 end
+    dues, texts = dues or {}, texts or {}
+    dues[w], texts[w] = {}, text
+    for i = 1, #leaving do
+      local op = leaving[i]
+      local row, b = t, bases[op]
+      if not b then row, b = others[op], 0 end
+      local c = b + 5 + 6 * (w - 1)
+      local units, calls, next = 0, 0, 9000000000000000
+      for kind = 1, 2 do
+        if row[b + kind] > 0 then
+          local key, from = sub(K[1], 1, -2) .. (kind == 1 and 'z:' or 'y:') .. op, '(' .. string.format('%.0f', row[c + 3])
+          local list, most = nil, 2 -- mostly one leaves
+          repeat
+            list = call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', '0', most)
+            local all = #list < 2 * most or tonumber(list[#list]) > target
+            if not all and most > 200 then return 13 end
+            most = most * 6
+          until all
+          read = read + #list / 2
+          if read > 1000 then return 13 end
+          for i = 1, #list, 2 do
+            local score = tonumber(list[i + 1])
+            if score > target then
+              if score < next then next = score end
+              break
             end
-            read = read + #list / 2
-            if read > 1000 then return 13 end
-            for i = 1, #list, 2 do
-              local score = tonumber(list[i + 1])
-              if score > target then
-                if score < next then next = score end
-                break
-              end
-              local u, k = string.match(list[i], '^(%d+),?(%d*)')
-              units, calls = units + u, calls + (k == '' and 1 or k)
-            end
+            local u, k = string.match(list[i], '^(%d+),?(%d*)')
+            units, calls = units + u, calls + (k == '' and 1 or k)
           end
-        end
-        if next < 9000000000000000 then
-          if precision > 0 and math.fmod(next, precision) > 0 then next = next - math.fmod(next, precision) + precision end
-          next = next + length
-        end
-        row[c + 1], row[c + 2], row[c + 3], row[c + 4] = row[c + 1] - units, row[c + 2] - calls, target, next
-        row[c + 5], row[c + 6], row.changed = row[c + 5] + units, row[c + 6] + calls, true
-        due[op] = next
-        t[j + 1], t[j + 2], t[j + 5], t[j + 6] = t[j + 1] - units, t[j + 2] - calls, t[j + 5] + units, t[j + 6] + calls
-        local mask, v = row[b + 3], 9 + 7 * nw
-        while mask > 0 do
-          if mask % 2 == 1 then
-            if t[v + 3] == w then t[v + 1], t[v + 2] = t[v + 1] - units, t[v + 2] - calls end
-            mask = mask - 1
-          end
-          mask, v = mask / 2, v + 3
         end
       end
-      if due[op] < least then least = due[op] end
+      if next < 9000000000000000 then
+        if precision > 0 and math.fmod(next, precision) > 0 then next = next - math.fmod(next, precision) + precision end
+        next = next + length
+      end
+      row[c + 1], row[c + 2], row[c + 3], row[c + 4] = row[c + 1] - units, row[c + 2] - calls, target, next
+      row[c + 5], row[c + 6], row.changed = row[c + 5] + units, row[c + 6] + calls, true
+      dues[w][op] = next
+      if next < least then least = next end
+      t[j + 1], t[j + 2], t[j + 5], t[j + 6] = t[j + 1] - units, t[j + 2] - calls, t[j + 5] + units, t[j + 6] + calls
+      local mask, v = row[b + 3], 9 + 7 * nw
+      while mask > 0 do
+        if mask % 2 == 1 then
+          if t[v + 3] == w then t[v + 1], t[v + 2] = t[v + 1] - units, t[v + 2] - calls end
+          mask = mask - 1
+        end
+        mask, v = mask / 2, v + 3
+      end
     end
     if least <= latest then return 14 end
     t[j + 3], t[j + 4] = least, target
-    dues = dues or {}
-    dues[w] = due
   end
 end
 
-local reply, granted, charged, firsts, counted = {raw, now, at, 0, 0}, 0, 0, nil, {} -- items and runs
+local reply, granted, charged, counted = {raw, now, at, 0, 0}, 0, 0, {} -- items and runs
 local wants = 0
 p = 17 + 3 * nw + a[13]
 while charged < nr do
@@ -197,13 +202,9 @@ while charged < nr do
         if leaves < t[c + 4] then -- the first of its operation in this window
           t[c + 4] = leaves
           local op = tonumber(sub(A[3 + (b - size) / stride], 2))
-          if dues and dues[w] then
-            dues[w][op] = leaves
-          else
-            firsts = firsts or {}
-            firsts[w] = firsts[w] or {}
-            firsts[w][op] = leaves
-          end
+          dues = dues or {}
+          dues[w] = dues[w] or {}
+          dues[w][op] = leaves
         end
       end
     end
@@ -231,14 +232,13 @@ latest = at <= now + 1 and final or now
 local hour = a[15] >= 0 and floor((at - a[15]) / 3600000000) or 0
 if a[15] >= 0 and (hour < 0 or hour > 23 or final >= a[15] + (hour + 1) * 3600000000) then return 17 end
 
-if firsts then
-  dues = dues or {}
-  for w, first in pairs(firsts) do
-    local text = call('HGET', K[1], 'd' .. w)
-    if not text or #text ~= 8 * t[6] then return 16 end
-    dues[w] = {up(rep('d', t[6]), text)}
-    dues[w][t[6] + 1] = nil
-    for op, leaves in pairs(first) do dues[w][op] = leaves end
+if dues then
+  texts = texts or {}
+  for w in pairs(dues) do
+    if not texts[w] then
+      texts[w] = call('HGET', K[1], 'd' .. w)
+      if not texts[w] or #texts[w] ~= 8 * t[6] then return 16 end
+    end
   end
 end
 
@@ -300,8 +300,10 @@ if others then
   end
 end
 if dues then
-  for w, due in pairs(dues) do
-    fields[k + 1], fields[k + 2] = 'd' .. w, pack(rep('d', #due), unpack(due))
+  for w, changes in pairs(dues) do
+    local text = texts[w]
+    for op, next in pairs(changes) do text = sub(text, 1, 8 * op - 8) .. pack('d', next) .. sub(text, 8 * op + 1) end
+    fields[k + 1], fields[k + 2] = 'd' .. w, text
     k = k + 2
   end
 end

@@ -189,6 +189,9 @@ func (s *Store) begin(ctx context.Context) (context.Context, context.CancelFunc,
 	if closed {
 		return nil, nil, fmt.Errorf("ask Redis: %w", driver.ErrClosed)
 	}
+	if end, bounded := ctx.Deadline(); bounded && time.Until(end) <= s.timeout {
+		return ctx, func() {}, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	return ctx, cancel, nil
 }
