@@ -23,6 +23,9 @@ do
 
   local function dayOf(at) return floorTo(at, DAY) / DAY end
 
+  -- endOf is when a day's keys expire, in ms.
+  local function endOf(day) return int(expiry(((day + 1) * DAY + HOUR + args.kept) / 1000)) end
+
   -- lacks lists the days from one instant to another whose keys the caller did not give.
   local function lacks(from, to, list)
     for day = dayOf(math.max(0, from)), dayOf(math.max(0, to)) do
@@ -111,7 +114,7 @@ do
       fields[name] = with(text, hour, units[i], calls[i])
     end
     for name, text in pairs(fields) do redis.call('HSET', key, name, text) end
-    redis.call('PEXPIREAT', key, int(expiry(((day + 1) * DAY + HOUR + args.kept) / 1000)))
+    redis.call('PEXPIREAT', key, endOf(day))
   end
 
   -- writeHour writes the sums of series in the hour that begins at start: at most one for
@@ -129,8 +132,9 @@ do
   end
 
   -- fold moves what a day's log has into the day's hash. Most lines of an hour are alike, so
-  -- that it counts them before it reads them.
-  local function fold(day)
+  -- that it counts them before it reads them. With on, the log goes on, so that usual.lua does
+  -- not begin it anew.
+  local function fold(day, on)
     local hours, order = {}, {}
     local lines, often = {}, {}
     for line in string.gmatch(redis.call('GET', logs[day]) or '', '[^\n]+') do
@@ -147,6 +151,10 @@ do
       end
     end
     if #order > 0 then redis.call('DEL', logs[day]) end
+    if #order > 0 and on then
+      redis.call('APPEND', logs[day], '\n')
+      redis.call('PEXPIREAT', logs[day], endOf(day))
+    end
     for _, hour in ipairs(order) do
       local places, names, units, calls = {}, {}, {}, {}
       for _, one in ipairs(hours[hour].notes) do
@@ -160,18 +168,18 @@ do
   end
 
   -- name gives a day its own id, if it has none.
-  local function name(day, ends)
+  local function name(day)
     if redis.call('HGET', keys[day], '@') or M.lid == '' then return end
     redis.call('HSET', keys[day], '@', M.lid)
-    redis.call('PEXPIREAT', keys[day], ends)
+    redis.call('PEXPIREAT', keys[day], endOf(day))
   end
 
   -- tidy does so where a log is long.
   function history.tidy()
     for day, log in pairs(logs) do
       local length = #(redis.call('GET', log) or '')
-      if length > 0 then name(day, int(expiry(((day + 1) * DAY + HOUR + args.kept) / 1000))) end -- usual.lua may have begun it
-      if length > LOG then fold(day) end
+      if length > 0 then name(day) end -- usual.lua may have begun it
+      if length > LOG then fold(day, true) end
     end
   end
 
@@ -185,11 +193,10 @@ do
     local line = int(math.fmod(floorTo(at, HOUR), DAY) / HOUR) .. '=' .. series .. '\n'
     local n = redis.call('APPEND', logs[day], line)
     if n == #line then
-      local ends = int(expiry(((day + 1) * DAY + HOUR + args.kept) / 1000))
-      redis.call('PEXPIREAT', logs[day], ends)
-      name(day, ends)
+      redis.call('PEXPIREAT', logs[day], endOf(day))
+      name(day)
     end
-    if n > LOG then fold(day) end
+    if n > LOG then fold(day, true) end
   end
 
   -- write writes what the run has noted. Most often that is all items, of which the caller
@@ -237,7 +244,7 @@ do
     redis.call('HSET', key, name, sums)
     if text == '' then
       redis.call('HSET', key, '#', int(tonumber(redis.call('HGET', key, '#') or 0) + 1))
-      redis.call('PEXPIREAT', key, int(expiry(((day + 1) * DAY + HOUR + args.kept) / 1000)))
+      redis.call('PEXPIREAT', key, endOf(day))
     end
   end
 end

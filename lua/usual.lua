@@ -111,13 +111,14 @@ for w = 1, nw do
       for kind = 1, 2 do
         if row[b + kind] > 0 then
           local key, from = sub(K[1], 1, -2) .. (kind == 1 and 'z:' or 'y:') .. op, '(' .. string.format('%.0f', row[c + 3])
-          local list, most = nil, 2 -- mostly one leaves
-          repeat
-            list = call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', '0', most)
-            local all = #list < 2 * most or tonumber(list[#list]) > target
-            if not all and most > 200 then return 13 end
-            most = most * 6
-          until all
+          local list = call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', '0', '2') -- mostly one leaves
+          if #list == 4 and tonumber(list[4]) <= target then
+            list = call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', '0', '20')
+            if #list == 40 and tonumber(list[40]) <= target then
+              list = call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', '0', '200')
+              if #list == 400 and tonumber(list[400]) <= target then return 13 end
+            end
+          end
           read = read + #list / 2
           if read > 1000 then return 13 end
           for i = 1, #list, 2 do

@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -66,6 +67,13 @@ func measure(ctx context.Context, only, into string) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+	}
+	if !slices.ContainsFunc(sections(), func(s section) bool { return chosen.MatchString(s.title) }) {
+		var titles []string
+		for _, s := range sections() {
+			titles = append(titles, s.title)
+		}
+		return fmt.Errorf("-only %q matches no section: there are\n\t%s", only, strings.Join(titles, "\n\t"))
 	}
 	text := t.String()
 	fmt.Print(text)

@@ -17,7 +17,7 @@ type table struct {
 }
 
 // columns are the heads of the table.
-var columns = []string{"measured", "at once", "a second", "beside others", "CPU µs a charge", "time and size"}
+var columns = []string{"measured", "callers", "a second", "ratios", "CPU µs a charge", "time and size"}
 
 // The columns of figures.
 const (

@@ -43,7 +43,7 @@ func TestTable(t *testing.T) {
 	made.add(redis(t), lines, nil)
 	want := `Measured on a day.
 
-| measured | at once | a second | beside others | CPU µs a charge | time and size |
+| measured | callers | a second | ratios | CPU µs a charge | time and size |
 |---|---|---|---|---|---|
 | **Redis, beside its peers**: ` + "`cd testdata/bench && go test -run '^$' -bench '^BenchmarkRedis$' -timeout 60m -benchtime 1x .`" + ` |  |  |  |  |  |
 | *an empty script* | 1 | 40,417 | 1.00 of empty | server 11.7; (1.00 × empty) |  |
