@@ -32,8 +32,9 @@ type batcher struct {
 	hasty  int        // for how many flights gather is left out
 }
 
-// mostFlying is how many flights are under way at most. The second is full; or has enoughFor items,
-// where flights are quick, so that a store's disk or network takes less than their items.
+// mostFlying is how many flights are under way at most. The second waits until it is full, or, if
+// the flight before took no longer than quickFlight, until it has enoughFor items. A longer one is
+// mostly a disk or a network, which larger flights use better.
 const (
 	mostFlying  = 2
 	enoughFor   = 32
@@ -60,16 +61,17 @@ func (b *batcher) do(ctx context.Context, item *driver.Item, now time.Time, time
 		return b.flyOne(ctx, item)
 	}
 	s := b.seat(item, now.Add(timeout))
-	var second *flight
+	b.startSecond()
+	b.mu.Unlock()
+	return b.await(ctx, s)
+}
+
+// startSecond has a flight take off beside the one under way, if it need not wait. b.mu is held.
+func (b *batcher) startSecond() {
 	if b.flying < mostFlying && b.isEnough() {
 		b.flying++
-		second = b.take()
+		go b.flyOn(b.take())
 	}
-	b.mu.Unlock()
-	if second != nil {
-		go b.flyOn(second)
-	}
-	return b.await(ctx, s)
 }
 
 // flyOne decides an item that found the store idle, in its caller's goroutine.
@@ -80,7 +82,7 @@ func (b *batcher) flyOne(ctx context.Context, item *driver.Item) (decided, error
 	f, began := flight{items: []driver.Item{*item}}, time.Now()
 	f.fly(ctx, b.decide)
 	b.mu.Lock()
-	b.quick = time.Since(began) <= quickFlight
+	b.quick = f.err == nil && time.Since(began) <= quickFlight
 	b.mu.Unlock()
 	return f.answer(0)
 }
@@ -126,6 +128,8 @@ func (b *batcher) join(group []joining) []seat {
 	idle := b.flying == 0
 	if idle {
 		b.flying++
+	} else {
+		b.startSecond()
 	}
 	b.mu.Unlock()
 	if idle {
@@ -197,14 +201,14 @@ func (b *batcher) drop(s seat) {
 	}
 }
 
-// handOver starts a goroutine for the queued flights instead of the caller's.
+// handOver ends the caller's flight: a goroutine goes on with what is queued, if that need not wait.
 func (b *batcher) handOver() {
 	if f := b.next(); f != nil {
 		go b.flyOn(f)
 	}
 }
 
-// flyOn decides flight after flight until none is queued. It stays in one goroutine
+// flyOn decides flight after flight, until next has none for it. It stays in one goroutine
 // because that goroutine's stack has grown already.
 func (b *batcher) flyOn(f *flight) {
 	defer func() {
@@ -285,7 +289,7 @@ func (b *batcher) flyQueued(f *flight) {
 func (b *batcher) land(f *flight, began time.Time) {
 	took := time.Since(began)
 	b.mu.Lock()
-	f.landed, b.quick = true, took <= quickFlight
+	f.landed, b.quick = true, f.err == nil && took <= quickFlight
 	answered := f.answered
 	b.mu.Unlock()
 	if answered == nil {

@@ -141,7 +141,7 @@ func (l *Lease) beforeReset(ctx context.Context) time.Duration {
 		}
 		left, some = l.untilReset(l.budget.now().UnixMicro())
 	}
-	if some && left >= resetMargin { // otherwise the clock stands still: it counts in both periods
+	if some && left >= resetMargin { // otherwise the clock stands still, or the context has ended: it counts in both periods
 		return min(l.span, left)
 	}
 	return l.span

@@ -56,7 +56,8 @@ do
     changed[op] = true
   end
 
-  -- trim drops the blocks of entries that are about to be merged, those up to a score.
+  -- trim drops the blocks that sum any of the entries that are about to be merged, those up to a
+  -- score.
   function blocks.trim(op, score)
     local list = of(op)
     if #list.ends > 0 and list.start < score then

@@ -120,7 +120,7 @@ end
 M.last = now
 local batch = use(args.windows, now)
 if args.mode ~= 'go on' or born then M.gone = math.max(M.gone, horizon(now)) end
-if not merging.all(now) then
+if args.mode ~= 'look' and not merging.all(now) then
   save(born)
   return {1, int(raw), ''}
 end

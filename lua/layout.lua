@@ -100,8 +100,8 @@ local wins, winByKey = {}, {}
 local loaded = {}         -- the windows in the order of m's totals
 local allCovers = {}
 local totals, dirty = {}, {} -- by operation: {zs, ys, mask, fresh, ended, window -> row}; and which changed
--- How many entries a run has read, and may read. A walk over so many operations that its beginning
--- alone takes most of that goes on by a quarter of it all the same.
+-- How many entries a run has read, and may read. The first walk that they do not suffice for goes on
+-- by a quarter all the same (then M.extended is true), as its beginning alone may take them all.
 local steps, limitSteps = 0, 0
 local saved = {}          -- the rarer fields of m as loaded
 local nops = 0            -- registered operations, new ones included

@@ -105,10 +105,14 @@ do -- a block, because Lua limits the local names of a scope
   function merging.all(now)
     if M.mpos == '' and (now < M.pause or now < merging.at()) then return true end
     local boundary, precs = boundaryOf(now)
-    if boundary <= M.merged then return true end
+    if boundary <= M.merged then
+      local target = string.match(M.mpos, '(%d+)$')
+      if target then M.merged, M.mpos = math.max(M.merged, tonumber(target)), '' end -- a window has come that ends the merging
+      return true
+    end
     if not settleCuts(now) then return false end
     local place, from, target = string.match(M.mpos, '^(%d+) (-?%d+) (%d+)$')
-    local first = math.max(M.merged, M.gone) -- what nothing counts any more is removed unmerged
+    local first = math.max(M.merged, M.gone) -- entries that no window counts are removed, not merged
     place, from, target = tonumber(place or 1), tonumber(from or first), tonumber(target or boundary)
     while place <= 3 * nops do
       local op = math.floor((place + 2) / 3)

@@ -163,7 +163,7 @@ do -- a block, because Lua limits the local names of a scope
     end
     for i = math.floor(#heap / 2), 1, -1 do sink(heap, i) end
     -- Up to whole, every entry is in the progress; those of the score last are not yet.
-    local whole, last, n, parts, amounts, met, stepsEnd = -1, nil, 0, {}, {}, -2, math.max(limitSteps, steps + limitSteps / 4)
+    local whole, last, n, parts, amounts, met, stepsEnd = -1, nil, 0, {}, {}, -2, M.extended and limitSteps or math.max(limitSteps, steps + limitSteps / 4)
     while met == -2 and #heap > 0 do
       local c = heap[1]
       if c.score ~= last then
@@ -173,7 +173,7 @@ do -- a block, because Lua limits the local names of a scope
           if within(part) and not done[part] then from.at[part], done[part] = math.max(from.at[part], last), true end
         end
         whole, last, n = last or whole, c.score, 0
-        if steps >= stepsEnd and whole >= 0 then met = nil end
+        if steps >= stepsEnd and whole >= 0 then met, M.extended = nil, true end
       end
       local part = c.part
       if met and not done[part] then

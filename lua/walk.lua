@@ -1,7 +1,7 @@
 -- The walk of a refusal: up to which score entries must return before an item fits.
 
--- cursor reads a zset upwards from above a score, in growing pieces, of which the first is
--- mostly all there is; with open, only open reservations.
+-- cursor reads a zset upwards from above a score, in growing pieces, the first of which
+-- usually holds all entries; with open, only open reservations.
 local function cursor(key, from, zero, open)
   return {key = key, zero = zero, open = open, from = int(from), size = 16, at = 0, list = {}}
 end
@@ -69,12 +69,15 @@ local function walk(l, pos, freed, deficit, stop)
     steps = steps + 1
   end
   for i = math.floor(#heap / 2), 1, -1 do sink(heap, i) end
-  local whole, below, last, stepsEnd = freed, pos, pos, math.max(limitSteps, steps + limitSteps / 4)
+  local whole, below, last, stepsEnd = freed, pos, pos, M.extended and limitSteps or math.max(limitSteps, steps + limitSteps / 4)
   while #heap > 0 do
     local c = heap[1]
     if stop and c.score > stop then return 0, last, freed end
     if c.score ~= last then
-      if steps >= stepsEnd and last ~= pos then return nil, last, freed end
+      if steps >= stepsEnd and last ~= pos then
+        M.extended = true
+        return nil, last, freed
+      end
       whole, below, last = freed, last, c.score
     end
     steps = steps + 1

@@ -88,6 +88,9 @@ func (t target) client(timeout time.Duration) (client, *follower) {
 			ReadTimeout: timeout + slack, WriteTimeout: timeout + slack, ContextTimeoutEnabled: true,
 			PoolSize: poolSize, PoolTimeout: timeout, ConnMaxIdleTime: idleTime, TLSConfig: t.secure(),
 			DisableIdentity: true, MaintNotificationsConfig: quietly(),
+			// To route a command, the library would ask a server first what commands there are, for
+			// longer than a call lasts. Each command here has a key, whose slot says where it goes.
+			DisableRoutingPolicies: true,
 		})
 		return c, newFollower(0, func(ctx context.Context) { reload(ctx, c) })
 	case ring:

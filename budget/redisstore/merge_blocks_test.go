@@ -1,9 +1,13 @@
 package redisstore_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
@@ -86,5 +90,73 @@ func TestNothingIsMergedForNobody(t *testing.T) {
 	must.Equal(t, decide(driver.Item{ID: "last", Operation: "op", Units: 1}).Used[0], 1, "used")
 	if took := runs.other.Load() - other; took > 5 {
 		t.Errorf("the decision took %d runs", took)
+	}
+}
+
+// A look forgets nothing, and so merges nothing: what a longer window counts that begins after it
+// stays there when its id is charged again.
+func TestLookMergesNothing(t *testing.T) {
+	t.Parallel()
+	f, _ := startFake(t)
+	day := limit.Limit{Name: "day", Limit: 1000, Counts: limit.CountUnits, Window: limit.CoarseWindow(24*time.Hour, time.Minute)}
+	week := limit.Limit{Name: "week", Limit: 1000, Counts: limit.CountUnits, Window: limit.CoarseWindow(8*24*time.Hour, time.Minute)}
+	decide := func(id string, limits ...limit.Limit) driver.Decisions {
+		f.now++
+		return must.Get(f.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: limits, Items: []driver.Item{{ID: id, Operation: "op", Units: 5}}}))(t)
+	}
+	decide("a", day)
+	f.now += 25 * time.Hour.Microseconds()
+	must.Get(f.Look(t.Context(), driver.Look{Budget: name, Now: f.now, Limits: []limit.Limit{day}}))(t)
+	must.Equal(t, fmt.Sprint(decide("b", day, week).Used), "[5 10]", "used when the longer window begins")
+	must.Equal(t, fmt.Sprint(decide("a", day, week).Used), "[10 15]", "used when the id is charged again")
+}
+
+// A merge that a new window puts an end to does not keep usual.lua away while that window lasts.
+func TestUsualAfterAMergeThatEnds(t *testing.T) {
+	t.Parallel()
+	f, admin := startFake(t)
+	f.SetMaxSteps(40)
+	coarse := limit.Limit{Name: "day", Limit: 10_000, Counts: limit.CountUnits, Window: limit.CoarseWindow(24*time.Hour, time.Minute)}
+	n := 0
+	decide := func(ctx context.Context, limits ...limit.Limit) (driver.Decisions, error) {
+		f.now++
+		n++
+		return f.Decide(ctx, driver.Batch{Budget: name, Now: f.now, Limits: limits, Items: []driver.Item{{ID: fmt.Sprint(n), Operation: "op", Units: 1}}})
+	}
+	for range 300 {
+		must.Get(decide(t.Context(), coarse))(t)
+	}
+	f.now += 2 * time.Hour.Microseconds()
+	ctx, cancel := context.WithCancel(t.Context())
+	f.Client().AddHook(&endAfter{commands: 2, end: cancel}) // usual.lua leaves it to charge.lua, which merges a page
+	if _, err := decide(ctx, coarse); !errors.Is(err, context.Canceled) {
+		t.Fatalf("a call that gave up: %v", err)
+	}
+	must.Equal(t, must.Get(admin.HGet(t.Context(), "quotactl:v1:{"+name+"}:m", "mpos").Result())(t) != "", true, "that a merge is under way")
+	exact := rolling("exact", 10_000, 3*time.Hour)
+	runs := countRuns(f.Store)
+	for i := range 20 {
+		got := must.Get(decide(t.Context(), coarse, exact))(t)
+		must.Equal(t, got.Used[0], int64(301+i), "used of the coarse limit")
+	}
+	if decided := runs.decided.Load(); decided < 15 {
+		t.Errorf("usual.lua decided %d of 20 charges", decided)
+	}
+}
+
+// endAfter is a hook that ends a context after so many commands.
+type endAfter struct {
+	commandHook
+	commands int
+	end      context.CancelFunc
+}
+
+func (e *endAfter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if e.commands--; e.commands == 0 {
+			e.end()
+		}
+		return err
 	}
 }

@@ -103,8 +103,8 @@ func boxed(keys []string) []any {
 	return list
 }
 
-// attempt is the context of one attempt, which only the deadline of its connection ends: that
-// needs no timer. Its parent ends the rest, as the wait for a connection.
+// attempt is the context of one attempt that has a connection: its deadline, which the client
+// library sets on the connection, ends it, and it needs no timer.
 type attempt struct {
 	context.Context
 	until time.Time
@@ -118,12 +118,24 @@ func (s *Store) once(ctx context.Context, until time.Time, sc lua.Script, keys, 
 	if s.testClock != nil {
 		args = append(args, strconv.FormatInt(s.testClock(), 10))
 	}
-	ctx = attempt{ctx, until}
+	if s.hasIdle() {
+		ctx = attempt{ctx, until}
+	} else { // the library waits for a connection, or for a server's address, until the context is done
+		bounded, cancel := context.WithDeadline(ctx, until)
+		defer cancel()
+		ctx = bounded
+	}
 	cmd := s.send(ctx, "evalsha", sc.SHA(), keys, args)
 	if hasCode(cmd.Err(), "NOSCRIPT") { // evicted, flushed, or a new server
 		cmd = s.send(ctx, "eval", sc.Text(), keys, args)
 	}
 	return cmd
+}
+
+// hasIdle reports whether there is a connection that a command can be sent on at once.
+func (s *Store) hasIdle() bool {
+	one, ok := s.client.(*redis.Client)
+	return ok && one.PoolStats().IdleConns > 0
 }
 
 // send sends one command.
