@@ -197,7 +197,9 @@ func (w *walker) decide() {
 		if len(d.Kept) > 0 {
 			w.counts["kept"]++
 		}
-		if before[i].Result != driver.Refused || before[i].RetryAt < d.RetryAt {
+		// The dry runs of the items before it have moved the ledger's clock on, by a microsecond each.
+		ticked := i > 0 && before[i].Result == driver.Granted && before[i].At-d.RetryAt <= int64(i)
+		if !ticked && (before[i].Result != driver.Refused || before[i].RetryAt < d.RetryAt) {
 			w.t.Fatalf("at %d, %+v of %+v: the memory says %+v, the store %+v", now, item, batch, d, before[i])
 		}
 	}
