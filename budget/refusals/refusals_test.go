@@ -109,6 +109,23 @@ func TestNeverPastTheInstant(t *testing.T) {
 	})
 }
 
+// Charges of one microsecond take the following ones, so that the store may have come to the
+// instant before the process's clock does.
+func TestTheLedgerIsAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, inner := full(t, pool())
+		time.Sleep(time.Minute - 5*time.Microsecond)
+		check.Equal(t, refused(t, b, call(10)).RetryAfter, 5*time.Microsecond, "the wait")
+		check.Equal(t, refused(t, b, call(10)).Remembered, true, "that the refusal is remembered")
+		for range 6 { // each but the first is a microsecond after the one before
+			must.Get(b.Charge(t.Context(), call(0)))(t)
+		}
+		asked := inner.asked.Load()
+		must.Get(b.Charge(t.Context(), call(10)))(t)
+		check.Equal(t, inner.asked.Load(), asked+1, "questions to the store")
+	})
+}
+
 // What a refusal answers besides the same call, and what it does not.
 func TestWhichCallsAreAnswered(t *testing.T) {
 	fewer, more, huge := int64(2), int64(4), int64(11)
