@@ -42,21 +42,23 @@ func TestLeaseOnALostLedger(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
 			store := wrap(must.Get(redisstore.Open(t.Context(), server.URL(0), redisstore.Options{Timeout: time.Minute}))(t))
-			b := must.Get(budget.New(store, leaseSpec(1000), budget.WithClosers(store.(io.Closer))))(t)
+			looks := storetest.TellLooks(store)
+			b := must.Get(budget.New(looks, leaseSpec(1000), budget.WithClosers(store.(io.Closer))))(t)
 			defer func() { _ = b.Close() }()
 			l := must.Get(b.Lease(t.Context(), budget.Call{Operation: "get"}, 400, time.Hour))(t)
 			must.Do(t, l.Take(t.Context(), 100))
 			first := l.Receipt().ID
 			must.Do(t, server.Client().FlushAll(t.Context()).Err())
-			lost := time.Now()
+			late := time.After(time.Second)
 			for l.Receipt().ID == first {
-				if time.Since(lost) > time.Second {
+				select {
+				case <-looks.Looked():
+				case <-late:
 					t.Fatal("a second after the loss the lease still hands out what it had charged")
 				}
 				if err := l.Take(t.Context(), 0); err != nil && !errors.Is(err, budget.ErrLost) {
 					t.Fatal(err)
 				}
-				time.Sleep(time.Millisecond)
 			}
 			must.Do(t, l.Close(t.Context()))
 			used := must.Get(b.Status(t.Context()))(t).Limits[0].Used

@@ -150,20 +150,22 @@ func testResetStopsLeases(t *testing.T, shared Shared) {
 			store := must.Get(shared.Open(ctx, address))(t)
 			spec := sharedSpec(1000)
 			spec.Limits[0].Window = window
-			b := must.Get(budget.New(store, spec, budget.WithClosers(store)))(t)
+			looks := TellLooks(store)
+			b := must.Get(budget.New(looks, spec, budget.WithClosers(store)))(t)
 			defer func() { _ = b.Close() }()
 			l := must.Get(b.Lease(ctx, budget.Call{Operation: "op"}, 400, leaseSpan))(t)
 			must.Do(t, l.Take(ctx, 1))
 			first := l.Receipt().ID
 			must.Get(driver.Apply(ctx, store, driver.Reset{Budget: sharedBudget}))(t)
-			reset := time.Now()
+			late := time.After(time.Second)
 			must.Get(b.Charge(ctx, budget.Call{Operation: "op"}))(t)
 			for l.Receipt().ID == first {
-				if time.Since(reset) > time.Second {
+				select {
+				case <-looks.Looked():
+				case <-late:
 					t.Fatal("a second after the reset the lease still hands out what it charged before")
 				}
 				must.Do(t, l.Take(ctx, 0))
-				time.Sleep(time.Millisecond)
 			}
 			must.Do(t, l.Close(ctx))
 		})
