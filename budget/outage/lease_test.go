@@ -10,6 +10,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
+	"github.com/quotactl/quotactl/internal/redistest"
 )
 
 // lease leases 10 units of an operation at a time.
@@ -52,9 +53,7 @@ func TestLeaseSpendsTheAllowance(t *testing.T) {
 	check.Equal(t, l.Receipt().Source, budget.SourceAllowance, "source")
 	w.store.gone.Store(false)
 	w.back(b)
-	for l.Take(ctx, 1) != nil { // until the breaker lets it ask
-		time.Sleep(interval)
-	}
+	redistest.Await(t, "the breaker lets the lease ask", func() bool { return l.Take(ctx, 1) == nil })
 	taken++
 	check.Equal(t, l.Receipt().Source, budget.SourceStore, "source")
 	must.Do(t, l.Close(ctx))
@@ -71,11 +70,9 @@ func TestLeaseIsSettledAfterAnOutage(t *testing.T) {
 	must.Do(t, l.Take(ctx, 3))
 	w.store.gone.Store(true)
 	gone := time.Now()
-	for l.Take(ctx, 0) == nil {
-		if time.Since(gone) > time.Second {
-			t.Fatal("a second after the store has gone the lease still hands out")
-		}
-		time.Sleep(time.Millisecond)
+	redistest.Await(t, "the lease hands out no more", func() bool { return l.Take(ctx, 0) != nil })
+	if since := time.Since(gone); since > time.Second {
+		t.Errorf("the lease handed out until %s after the store had gone", since)
 	}
 	check.Is(t, l.Take(ctx, 1), budget.ErrUnavailable)
 	must.Do(t, l.Close(ctx))
