@@ -6,12 +6,14 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
@@ -88,11 +90,16 @@ func TestAClusterAddressThatHangs(t *testing.T) {
 	t.Parallel()
 	nodes := startCluster(t, 3, nil)
 	address, _ := silentAddress(t)
-	for i := range 4 {
-		store := must.Get(redisstore.Open(t.Context(), nodes.url()+","+address, redisstore.Options{Timeout: time.Second}))(t)
-		got, err := decide(t.Context(), store, driver.Item{ID: fmt.Sprint(i), Operation: "op", Units: 1})
-		must.Do(t, err)
-		must.Equal(t, got[0].Result, driver.Granted)
-		must.Do(t, store.Close())
+	var all sync.WaitGroup
+	for i := range 16 { // each begins with an address that it picks at random
+		all.Go(func() {
+			store := must.Get(redisstore.Open(t.Context(), nodes.url()+","+address, redisstore.Options{Timeout: 900 * time.Millisecond}))(t)
+			got, err := decide(t.Context(), store, driver.Item{ID: fmt.Sprint(i), Operation: "op", Units: 1})
+			if check.NoError(t, err, "charge", i); err == nil {
+				check.Equal(t, got[0].Result, driver.Granted, "charge", i)
+			}
+			check.NoError(t, store.Close())
+		})
 	}
+	all.Wait()
 }
