@@ -4,17 +4,14 @@
 
 do -- a block, because Lua limits the local names of a scope
   -- boundaryOf returns the score up to which to merge entries at now, and the precisions
-  -- of the live coarse windows; M.merged if there is nothing to merge.
+  -- of the live coarse windows.
   local function boundaryOf(now)
     local boundary, precs = M.merged, {}
     for i = 1, #wins do
       local w = wins[i]
-      if not w.len then return M.merged end
       if w.prec then
         precs[#precs + 1] = w.prec
         boundary = math.max(boundary, floorTo(now - HELD, w.prec))
-      elseif w.len > HELD then
-        return M.merged
       end
     end
     return boundary, precs
@@ -103,13 +100,13 @@ do -- a block, because Lua limits the local names of a scope
   -- all merges everything due at now. It returns false if the steps ran out; the
   -- next run continues. While an export reads, no merging begins: see export.lua.
   function merging.all(now)
-    if M.mpos == '' and (now < M.pause or now < merging.at()) then return true end
-    local boundary, precs = boundaryOf(now)
-    if boundary <= M.merged then
+    if M.mpos == '' and now < M.pause then return true end
+    if now < merging.at() then
       local target = string.match(M.mpos, '(%d+)$')
       if target then M.merged, M.mpos = math.max(M.merged, tonumber(target)), '' end -- a window has come that ends the merging
       return true
     end
+    local boundary, precs = boundaryOf(now)
     if not settleCuts(now) then return false end
     local place, from, target = string.match(M.mpos, '^(%d+) (-?%d+) (%d+)$')
     local first = math.max(M.merged, M.gone) -- entries that no window counts are removed, not merged
