@@ -332,7 +332,7 @@ local function decide(item)
   if recorded then M.chg = M.chg + 1 end -- a walk under way may have passed it
   if old then -- the ledger no longer holds its id: remove it, and let no window count from before it
     addNow()
-    M.gone = math.max(M.gone, horizon(M.last))
+    if old.score > M.gone then M.gone = math.max(M.gone, horizon(M.last)) end
     local key, member, zero = place(old, item.id)
     redis.call('ZREM', key, member)
     addAll(old.op, old.score, old.units, callsOf(old), zero, -1, old.state)

@@ -25,7 +25,9 @@ func (d *decider) grant(item driver.Item, old *entry, now int64, observed string
 		return decision, nil
 	}
 	if old != nil {
-		l.gone = max(l.gone, l.horizon(now)) // no window may count from before an entry that is missing
+		if old.score > l.gone { // no window may count from before an entry that is missing
+			l.gone = max(l.gone, l.horizon(now))
+		}
 		if err := l.remove(old); err != nil {
 			return driver.Decision{}, err
 		}

@@ -111,21 +111,28 @@ func testHeld(t *testing.T, w *world) {
 }
 
 // I1: an id that is no longer held is charged anew, within the batch in which time passed the
-// old charge. The ledger forgets the old charge then: a longer window that begins later
-// says that it does not know it.
+// old charge. The ledger forgets the old charge then, and what finished before it: a longer
+// window that begins later says that it does not know it. A charge that the ledger had
+// forgotten when the batch began lets it forget no other.
 func testIDAgain(t *testing.T, w *world) {
-	w.limits = []limit.Limit{rolling("day", 10, 24*time.Hour)}
-	w.decide(item("a", "op", 1), item("b", "op", 1), item("c", "op", 1)) // the last one 2 µs past noon
-	w.now += 24 * hour
-	d := w.decide(item("x", "op", 1), item("y", "op", 1), item("b", "op", 2))
-	if d[2].Result != driver.Granted || d[2].Replayed || d[2].At != w.now+2 {
-		t.Fatalf("%+v, want a new charge: a day has passed since the old one", d[2])
-	}
-	w.now += second
-	w.limits = append(w.limits, rolling("days", 10, 48*time.Hour))
-	w.granted(item("z", "op", 1))
-	if v := w.look().Limits[1]; v.Used != 6 || v.Since != noon+2 {
-		t.Fatalf("two days: %+v, want 1+1+2+1 and the charge of 2 µs past noon, since %d", v, noon+2)
+	for id, want := range map[string]struct{ used, since int64 }{
+		"a": {1 + 1 + 1 + 1 + 2 + 1, noon + 1}, // b and c, the batch, and z
+		"b": {1 + 1 + 1 + 2 + 1, noon + 2},     // c, the batch, and z
+	} {
+		w.budget, w.now = "again/"+id, noon
+		w.limits = []limit.Limit{rolling("day", 10, 24*time.Hour)}
+		w.decide(item("a", "op", 1), item("b", "op", 1), item("c", "op", 1)) // the last one 2 µs past noon
+		w.now += 24 * hour
+		d := w.decide(item("x", "op", 1), item("y", "op", 1), item(id, "op", 2))
+		if d[2].Result != driver.Granted || d[2].Replayed || d[2].At != w.now+2 {
+			t.Fatalf("%s: %+v, want a new charge: a day has passed since the old one", id, d[2])
+		}
+		w.now += second
+		w.limits = append(w.limits, rolling("days", 10, 48*time.Hour))
+		w.granted(item("z", "op", 1))
+		if v := w.look().Limits[1]; v.Used != want.used || v.Since != want.since {
+			t.Errorf("%s: two days: %+v, want %d units since %d", id, v, want.used, want.since)
+		}
 	}
 }
 
