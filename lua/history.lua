@@ -135,35 +135,42 @@ do
   -- that it counts them before it reads them. With on, the log goes on, so that usual.lua does
   -- not begin it anew.
   local function fold(day, on)
-    local hours, order = {}, {}
-    local lines, often = {}, {}
+    local lines, often, hours, order = {}, {}, {}, {}
     for line in string.gmatch(redis.call('GET', logs[day]) or '', '[^\n]+') do
       if not often[line] then lines[#lines + 1] = line end
       often[line] = (often[line] or 0) + 1
     end
-    for _, line in ipairs(lines) do
-      local hour, rest = string.match(line, '^(%d+)=(.*)$')
-      if not hours[hour] then hours[hour], order[#order + 1] = {times = {}, notes = {}}, hour end
-      local times, notes = hours[hour].times, hours[hour].notes
-      for one in string.gmatch(rest, '[^;]+') do
-        if not times[one] then times[one], notes[#notes + 1] = 0, one end
-        times[one] = times[one] + often[line]
+    local function sum(hour, name, units, calls, times)
+      local at = hours[hour]
+      if not at then
+        at = {places = {}, names = {}, units = {}, calls = {}}
+        hours[hour], order[#order + 1] = at, hour
+      end
+      local i = at.places[name]
+      if not i then
+        i = #at.names + 1
+        at.places[name], at.names[i], at.units[i], at.calls[i] = i, name, 0, 0
+      end
+      at.units[i], at.calls[i] = at.units[i] + units * times, at.calls[i] + calls * times
+    end
+    for i = 1, #lines do
+      local line = lines[i]
+      local hour, name, units, calls = string.match(line, '^(%d+)=(%S+) (-?%d+) (-?%d+);$')
+      if hour then -- as most often
+        sum(hour, name, units, calls, often[line])
+      else
+        hour = string.match(line, '^%d+')
+        for name, units, calls in string.gmatch(line, '[=;](%S+) (-?%d+) (-?%d+)') do sum(hour, name, units, calls, often[line]) end
       end
     end
-    if #order > 0 then redis.call('DEL', logs[day]) end
-    if #order > 0 and on then
+    if #lines > 0 then redis.call('DEL', logs[day]) end
+    if #lines > 0 and on then
       redis.call('APPEND', logs[day], '\n')
       redis.call('PEXPIREAT', logs[day], endOf(day))
     end
     for _, hour in ipairs(order) do
-      local places, names, units, calls = {}, {}, {}, {}
-      for _, one in ipairs(hours[hour].notes) do
-        local name, u, c = string.match(one, '^(%S+) (-?%d+) (-?%d+)$')
-        local times, i = hours[hour].times[one], places[name] or #names + 1
-        places[name], names[i] = i, name
-        units[i], calls[i] = (units[i] or 0) + u * times, (calls[i] or 0) + c * times
-      end
-      writeHour(day * DAY + hour * HOUR, names, units, calls)
+      local at = hours[hour]
+      writeHour(day * DAY + hour * HOUR, at.names, at.units, at.calls)
     end
   end
 

@@ -36,8 +36,9 @@
 --                     that have come back; while one is being counted, zcut, built and zbuilt
 --                     too, else equal to cut and WHOLE
 --            b<op>    sums of blocks of entries, see blocks.lua
---            d<w>     for the window at place w, if it is a rolling one, the due of each
---                     operation
+--            q<w>:<g> the queue of the window at place w, if it is a rolling one: the due of each
+--                     of the eight operations of group g: 1 to 8, 9 to 16 and so on
+--            q<w>     the first due of each group, if there are several
 --   e        hash id -> entry: 1|op|asked|units|state|start|score|job|region|run
 --            empty units and score are equal to asked and start; states: p plain,
 --            o open, s settled, r released, m a merged row, whose id is a space and

@@ -32,6 +32,7 @@ do -- a block, because Lua limits the local names of a scope
   local UNUSUAL = string.rep('-', HEAD)
   local STATE, STAR, COVER = 9, 7, 3 -- numbers of s
   local ROW, SHORT, LONG = 5, 6, 9 -- numbers of o<op>
+  local GROUP = 8 -- numbers of q<w>:<g>
 
   local PIECE = 2000 -- Lua's stack holds a few times as many values
 
@@ -172,28 +173,43 @@ do -- a block, because Lua limits the local names of a scope
     return r
   end
 
-  -- saveDues writes when each operation's first entry leaves a rolling window, for the
-  -- windows in which that has changed, or where there are more operations. anew: all of them,
-  -- and the totals of all operations are loaded.
-  local function saveDues(anew, fields)
+  local function groupOf(op) return math.floor((op + GROUP - 1) / GROUP) end
+
+  -- saveQueue writes a window's queue: the groups that changed, and the first of each. It loads
+  -- what it does not know of the old queue.
+  local function saveQueue(i, changed, fields)
+    local w, names, places = wins[i], {'q' .. i}, {}
+    for g in pairs(changed) do names[#names + 1], places[#places + 1] = 'q' .. i .. ':' .. g, g end
+    local found = redis.call('HMGET', keyM, unpack(names))
+    local firsts = unpackNumbers(found[1] or '', 1)
+    for j = 1, #places do
+      local g, list = places[j], unpackNumbers(found[j + 1] or '', 1)
+      for k = 1, GROUP do
+        local o = totals[GROUP * (g - 1) + k]
+        local r = o and o[w]
+        list[k] = r and r.due or list[k] or NEVER
+        if r then r.was = r.due end
+      end
+      firsts[g] = math.min(unpack(list))
+      fields[#fields + 1], fields[#fields + 2] = names[j + 1], packNumbers(list)
+    end
+    if nops > GROUP then fields[#fields + 1], fields[#fields + 2] = names[1], packNumbers(firsts) end
+  end
+
+  -- saveQueues does so for each rolling window of which a queue changed, or where there are more
+  -- operations. anew: all of them, and the totals of all operations are loaded.
+  local function saveQueues(anew, fields)
+    local known, last = groupOf(M.nops), groupOf(nops)
+    local first = anew and 1 or last > known and (known > 1 and known + 1 or 1) or last + 1 -- of those that all change
     for i = 1, #wins do
-      local w, changed = wins[i], anew or nops ~= M.nops
+      local w, changed = wins[i], {}
       if w.len then
+        for g = first, last do changed[g] = true end
         for op, o in pairs(totals) do
           local r = o[w]
-          changed = changed or r and r.due ~= (r.was or NEVER)
+          if r and r.due ~= (r.was or NEVER) then changed[groupOf(op)] = true end
         end
-      end
-      if w.len and changed then
-        local text = not anew and redis.call('HGET', keyM, 'd' .. i) or ''
-        local list = unpackNumbers(text, 1)
-        for op = 1, nops do
-          local r = totals[op] and totals[op][w]
-          list[op] = r and r.due or list[op] or NEVER
-          if r then r.was = r.due end
-        end
-        list[nops + 1] = nil
-        fields[#fields + 1], fields[#fields + 2] = 'd' .. i, packNumbers(list)
+        if next(changed) then saveQueue(i, changed, fields) end
       end
     end
   end
@@ -222,7 +238,7 @@ do -- a block, because Lua limits the local names of a scope
       for op = 1, nops do dirty[op] = true end
     end
     local fields = {}
-    saveDues(anew, fields)
+    saveQueues(anew, fields)
     blocks.save()
     for op in pairs(dirty) do
       if not totals[op] then preload({op}) end

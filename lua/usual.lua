@@ -30,6 +30,7 @@ local call, K, A, rep, sub, up, pack, floor = redis.call, KEYS, ARGV, string.rep
 local a = {up(rep('d', floor(#A[2] / 8)), A[2])}
 local size, nw, nc, nk, nr, n = a[6], a[7], a[8], a[9], a[10], a[12]
 local stride = 5 + 6 * nw
+local rowFormat = rep('d', stride)
 local f = call('HMGET', K[1], 's', unpack(A, 3, 2 + nk))
 local s = f[1]
 if not s or sub(s, 1, 24) ~= A[1] then return 1 end
@@ -70,25 +71,45 @@ for i = 1, nr do
   for _ = 1, shared do p = p + 4 + 3 * a[p + 4] end
 end
 
-local read, dues, texts, others = 0 -- how many entries; by window, what changes in d<w>, by operation, and its text; by operation, rows that no run has
+local read, queues, firsts, others = 0 -- how many entries; by window, the groups of its queue that change, and q<w>; by operation, rows that no run has
+local groups, prefix = floor((t[6] + 7) / 8), sub(K[1], 1, -2)
 for w = 1, nw do
   local j = 9 + 7 * (w - 1)
   local length, precision = a[15 + 3 * w], a[16 + 3 * w]
   if a[17 + 3 * w] == 1 and length >= 0 and t[j + 3] <= latest then
     if length == 0 then return 9 end
-    local target, nops = now - length, t[6]
+    local target = now - length
     if precision > 0 then target = target - math.fmod(target, precision) end
-    local text = call('HGET', K[1], 'd' .. w)
-    if not text or #text ~= 8 * nops then return 10 end
-    local due, least, bases, leaving, missing = {up(rep('d', nops), text)}, 9000000000000000, {}, {}, {}
+    local first, queue, names, places = {t[j + 3]}, {}, {}, {}
+    if groups > 1 then
+      local text = call('HGET', K[1], 'q' .. w)
+      if not text or #text ~= 8 * groups then return 10 end
+      first = {up(rep('d', groups), text)}
+    end
+    queues, firsts = queues or {}, firsts or {}
+    queues[w], firsts[w] = queue, first
+    local least, bases, leaving, missing = 9000000000000000, {}, {}, {}
+    for g = 1, groups do
+      if first[g] <= now then
+        names[#names + 1], places[#places + 1] = 'q' .. w .. ':' .. g, g
+      elseif first[g] < least then
+        least = first[g]
+      end
+    end
+    if #names == 0 then return 14 end
+    local found = call('HMGET', K[1], unpack(names))
     for i = 1, nk do bases[tonumber(sub(A[2 + i], 2))] = size + (i - 1) * stride end
-    for op = 1, nops do
-      local next = due[op]
-      if next <= now then
-        leaving[#leaving + 1] = op
-        if not bases[op] and not (others and others[op]) then missing[#missing + 1] = 'o' .. op end
-      elseif next < least then
-        least = next
+    for i = 1, #names do
+      if not found[i] or #found[i] ~= 64 then return 10 end
+      local list, op = {up('dddddddd', found[i])}, 8 * places[i] - 8
+      queue[places[i]] = list
+      for k = 1, 8 do
+        if list[k] <= now then
+          leaving[#leaving + 1] = op + k
+          if not bases[op + k] and not (others and others[op + k]) then missing[#missing + 1] = 'o' .. op + k end
+        elseif list[k] < least then
+          least = list[k]
+        end
       end
     end
     if #missing > 100 then return 11 end
@@ -97,11 +118,9 @@ for w = 1, nw do
       local found = call('HMGET', K[1], unpack(missing))
       for i = 1, #missing do
         if not found[i] or #found[i] ~= 8 * stride then return 12 end
-        others[tonumber(sub(missing[i], 2))] = {up(rep('d', stride), found[i])}
+        others[tonumber(sub(missing[i], 2))] = {up(rowFormat, found[i])}
       end
     end
-    dues, texts = dues or {}, texts or {}
-    dues[w], texts[w] = {}, text
     for i = 1, #leaving do
       local op = leaving[i]
       local row, b = t, bases[op]
@@ -110,7 +129,7 @@ for w = 1, nw do
       local units, calls, next = 0, 0, 9000000000000000
       for kind = 1, 2 do
         if row[b + kind] > 0 then
-          local key, from = sub(K[1], 1, -2) .. (kind == 1 and 'z:' or 'y:') .. op, '(' .. string.format('%.0f', row[c + 3])
+          local key, from = prefix .. (kind == 1 and 'z:' or 'y:') .. op, row[c + 3] + 1
           local list = call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', '0', '2') -- mostly one leaves
           if #list == 4 and tonumber(list[4]) <= target then
             list = call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', '0', '20')
@@ -138,7 +157,8 @@ for w = 1, nw do
       end
       row[c + 1], row[c + 2], row[c + 3], row[c + 4] = row[c + 1] - units, row[c + 2] - calls, target, next
       row[c + 5], row[c + 6], row.changed = row[c + 5] + units, row[c + 6] + calls, true
-      dues[w][op] = next
+      local g = floor((op + 7) / 8)
+      queue[g][op - 8 * g + 8] = next
       if next < least then least = next end
       t[j + 1], t[j + 2], t[j + 5], t[j + 6] = t[j + 1] - units, t[j + 2] - calls, t[j + 5] + units, t[j + 6] + calls
       local mask, v = row[b + 3], 9 + 7 * nw
@@ -203,9 +223,16 @@ while charged < nr do
         if leaves < t[c + 4] then -- the first of its operation in this window
           t[c + 4] = leaves
           local op = tonumber(sub(A[3 + (b - size) / stride], 2))
-          dues = dues or {}
-          dues[w] = dues[w] or {}
-          dues[w][op] = leaves
+          local g = floor((op + 7) / 8)
+          queues, firsts = queues or {}, firsts or {}
+          queues[w] = queues[w] or {}
+          if not queues[w][g] then
+            local found = call('HMGET', K[1], 'q' .. w .. ':' .. g, 'q' .. w)
+            if not found[1] or #found[1] ~= 64 or groups > 1 and (not found[2] or #found[2] ~= 8 * groups) then return 16 end
+            queues[w][g] = {up('dddddddd', found[1])}
+            firsts[w] = firsts[w] or groups > 1 and {up(rep('d', groups), found[2])}
+          end
+          queues[w][g][op - 8 * g + 8] = leaves
         end
       end
     end
@@ -232,16 +259,6 @@ final = at + granted - 1
 latest = at <= now + 1 and final or now
 local hour = a[15] >= 0 and floor((at - a[15]) / 3600000000) or 0
 if a[15] >= 0 and (hour < 0 or hour > 23 or final >= a[15] + (hour + 1) * 3600000000) then return 17 end
-
-if dues then
-  texts = texts or {}
-  for w in pairs(dues) do
-    if not texts[w] then
-      texts[w] = call('HGET', K[1], 'd' .. w)
-      if not texts[w] or #texts[w] ~= 8 * t[6] then return 16 end
-    end
-  end
-end
 
 -- From here on the script writes.
 if a[15] >= 0 then
@@ -289,23 +306,28 @@ reply[2], reply[4], reply[5] = latest, t[5], wants
 local fields, k = {'s', A[1] .. pack(rep('d', size), unpack(t, 1, size)) .. A[firstID + granted - 1]}, 2
 for i = 1, nk do
   local b = size + (i - 1) * stride
-  fields[k + 1], fields[k + 2] = A[2 + i], pack(rep('d', stride), unpack(t, b + 1, b + stride))
+  fields[k + 1], fields[k + 2] = A[2 + i], pack(rowFormat, unpack(t, b + 1, b + stride))
   k = k + 2
 end
 if others then
   for op, row in pairs(others) do
     if row.changed then
-      fields[k + 1], fields[k + 2] = 'o' .. op, pack(rep('d', stride), unpack(row, 1, stride))
+      fields[k + 1], fields[k + 2] = 'o' .. op, pack(rowFormat, unpack(row, 1, stride))
       k = k + 2
     end
   end
 end
-if dues then
-  for w, changes in pairs(dues) do
-    local text = texts[w]
-    for op, next in pairs(changes) do text = sub(text, 1, 8 * op - 8) .. pack('d', next) .. sub(text, 8 * op + 1) end
-    fields[k + 1], fields[k + 2] = 'd' .. w, text
-    k = k + 2
+if queues then
+  for w, queue in pairs(queues) do
+    for g, list in pairs(queue) do
+      fields[k + 1], fields[k + 2] = 'q' .. w .. ':' .. g, pack('dddddddd', unpack(list, 1, 8))
+      k = k + 2
+      if groups > 1 then firsts[w][g] = math.min(unpack(list, 1, 8)) end
+    end
+    if groups > 1 then
+      fields[k + 1], fields[k + 2] = 'q' .. w, pack(rep('d', groups), unpack(firsts[w], 1, groups))
+      k = k + 2
+    end
   end
 end
 call('HSET', K[1], unpack(fields))
