@@ -273,3 +273,20 @@ func TestWaitersThatGoTogetherAreDecidedTogether(t *testing.T) {
 		}
 	})
 }
+
+// As many waiters as one flight takes do not wait for the flight under way.
+func TestWaitersTogetherAreASecondFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := stepping(t, 100*time.Millisecond, videoSpec(1000))
+		var all sync.WaitGroup
+		began := time.Now()
+		for range 1 + driver.MaxBatch {
+			all.Go(func() { check.NoError(t, check.Err(b.Wait(t.Context(), budget.Call{Operation: "videos.list"}))) })
+		}
+		synctest.Wait() // the first asks, alone
+		time.Sleep(50 * time.Millisecond)
+		all.Go(func() { check.NoError(t, check.Err(b.Charge(t.Context(), budget.Call{Operation: "videos.list"}))) }) // is decided next
+		all.Wait()
+		must.Equal(t, time.Since(began), 200*time.Millisecond)
+	})
+}
