@@ -175,41 +175,52 @@ do -- a block, because Lua limits the local names of a scope
 
   local function groupOf(op) return math.floor((op + GROUP - 1) / GROUP) end
 
-  -- saveQueue writes a window's queue: the groups that changed, and the first of each. It loads
-  -- what it does not know of the old queue.
-  local function saveQueue(i, changed, fields)
+  -- saveQueue writes groups of a window's queue, and the first of each. If anew, the totals of all
+  -- operations are loaded, and all groups are to be written; else the old queue has what is not
+  -- loaded. It returns false if that is not so: an operation is new, or an earlier build wrote
+  -- the ledger.
+  local function saveQueue(i, groups, anew, fields)
     local w, names, places = wins[i], {'q' .. i}, {}
-    for g in pairs(changed) do names[#names + 1], places[#places + 1] = 'q' .. i .. ':' .. g, g end
-    local found = redis.call('HMGET', keyM, unpack(names))
+    for g in pairs(groups) do names[#names + 1], places[#places + 1] = 'q' .. i .. ':' .. g, g end
+    local found = anew and {} or redis.call('HMGET', keyM, unpack(names))
     local firsts = unpackNumbers(found[1] or '', 1)
+    if not anew and nops > GROUP and #firsts ~= groupOf(nops) then return false end
     for j = 1, #places do
       local g, list = places[j], unpackNumbers(found[j + 1] or '', 1)
+      if not anew and #list ~= GROUP then return false end
       for k = 1, GROUP do
         local o = totals[GROUP * (g - 1) + k]
         local r = o and o[w]
         list[k] = r and r.due or list[k] or NEVER
-        if r then r.was = r.due end
       end
       firsts[g] = math.min(unpack(list))
       fields[#fields + 1], fields[#fields + 2] = names[j + 1], packNumbers(list)
     end
     if nops > GROUP then fields[#fields + 1], fields[#fields + 2] = names[1], packNumbers(firsts) end
+    return true
   end
 
-  -- saveQueues does so for each rolling window of which a queue changed, or where there are more
-  -- operations. anew: all of them, and the totals of all operations are loaded.
+  -- saveQueues does so for each rolling window of which the queue changed. anew: of all, and the
+  -- totals of all operations are loaded.
   local function saveQueues(anew, fields)
-    local known, last = groupOf(M.nops), groupOf(nops)
-    local first = anew and 1 or last > known and (known > 1 and known + 1 or 1) or last + 1 -- of those that all change
+    local all = {}
+    for g = 1, groupOf(nops) do all[g] = true end
     for i = 1, #wins do
       local w, changed = wins[i], {}
       if w.len then
-        for g = first, last do changed[g] = true end
         for op, o in pairs(totals) do
           local r = o[w]
           if r and r.due ~= (r.was or NEVER) then changed[groupOf(op)] = true end
         end
-        if next(changed) then saveQueue(i, changed, fields) end
+        if anew then
+          saveQueue(i, all, true, fields)
+        elseif next(changed) and not saveQueue(i, changed, false, fields) then
+          loadAll()
+          saveQueue(i, all, true, fields)
+        end
+        for _, o in pairs(totals) do
+          if o[w] then o[w].was = o[w].due end
+        end
       end
     end
   end

@@ -10,57 +10,122 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
+// spender charges operations one after the other, and checks each time what a window of a
+// second counts.
+type spender struct {
+	*fakeStore
+	t       *testing.T
+	runs    *usualRuns
+	decide  func(...driver.Item) driver.Decisions
+	charges []struct{ at, units int64 }
+}
+
+const (
+	spendWindow = int64(time.Second / time.Microsecond)
+	spendStep   = int64(1000) // µs between two charges
+)
+
+func newSpender(t *testing.T) *spender {
+	t.Helper()
+	s := &spender{t: t}
+	s.fakeStore, s.runs, s.decide = usualFake(t,
+		limit.Limit{Name: "w", Limit: 1e6, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Second)},
+		limit.Limit{Name: "long", Limit: 1e9, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)},
+	)
+	return s
+}
+
+// on charges one operation more units than the last, and steps on.
+func (s *spender) on(operation int) {
+	s.t.Helper()
+	n := int64(len(s.charges))
+	s.charges = append(s.charges, struct{ at, units int64 }{s.now, n + 1})
+	got := s.decide(driver.Item{ID: fmt.Sprint("id", n), Operation: fmt.Sprint("op", operation), Units: n + 1})
+	want := int64(0)
+	for _, c := range s.charges {
+		if c.at > s.now-spendWindow {
+			want += c.units
+		}
+	}
+	must.Equal(s.t, got.Used[0], want, "used after charge", n, "of operation", operation)
+	s.now += spendStep
+}
+
 // What many operations were charged leaves a window one charge after the other, whichever of
 // the groups of its queue an operation is in, and whether it was new before or after the others.
 func TestUsualQueue(t *testing.T) {
 	t.Parallel()
-	const window, step = int64(time.Second / time.Microsecond), int64(1000)
-	f, runs, decide := usualFake(t,
-		limit.Limit{Name: "w", Limit: 1e6, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Second)},
-		limit.Limit{Name: "long", Limit: 1e9, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)},
-	)
-	type charge struct{ at, units int64 }
-	var charges []charge
-	spend := func(operation int) {
-		t.Helper()
-		n := int64(len(charges))
-		charges = append(charges, charge{f.now, n + 1})
-		got := decide(driver.Item{ID: fmt.Sprint("id", n), Operation: fmt.Sprint("op", operation), Units: n + 1})
-		want := int64(0)
-		for _, c := range charges {
-			if c.at > f.now-window {
-				want += c.units
-			}
-		}
-		must.Equal(t, got.Used[0], want, "used after charge", n, "of operation", operation)
-		f.now += step
-	}
+	s := newSpender(t)
 	for _, operations := range []int{8, 9, 20} { // one group, two, three
 		for round := range 2 {
 			for i := range operations {
-				spend((i*7 + round) % operations)
+				s.on((i*7 + round) % operations)
 			}
 		}
 	}
-	other := runs.other.Load()
-	f.now += window - 2*20*step // the first charges are about to leave
+	other := s.runs.other.Load()
+	s.now += spendWindow - 2*20*spendStep // the first charges are about to leave
 	for i := range 80 {
-		spend(i * 3 % 20)
+		s.on(i * 3 % 20)
 	}
-	f.now += window - 40*step // forty leave at once
-	spend(4)
+	s.now += spendWindow - 40*spendStep // forty leave at once
+	s.on(4)
 	for range 3 { // all leave, and the first of their operations follow
-		f.now += window
-		spend(13)
-		spend(6)
-		f.now += window - 3*step/2 // one leaves
-		spend(19)
+		s.now += spendWindow
+		s.on(13)
+		s.on(6)
+		s.now += spendWindow - 3*spendStep/2 // one leaves
+		s.on(19)
 	}
-	must.Equal(t, runs.other.Load()-other, 0, "runs of charge.lua")
-	f.now += window
-	spend(20) // it is new, so that charge.lua sees all others leave
-	spend(6)
-	f.now += window - step/2
-	spend(19)
-	must.Equal(t, runs.left.Load(), 0, "runs of usual.lua that left their charge to charge.lua")
+	must.Equal(t, s.runs.other.Load()-other, 0, "runs of charge.lua")
+	s.now += spendWindow
+	s.on(20) // it is new, so that charge.lua sees all others leave
+	s.on(6)
+	s.now += spendWindow - spendStep/2
+	s.on(19)
+	must.Equal(t, s.runs.left.Load(), 0, "runs of usual.lua that left their charge to charge.lua")
+}
+
+// A ledger without queues, as builds of a while ago wrote it, gets them with the first charge
+// that leaves, or that is the first of its operation.
+func TestUsualQueueIsMissing(t *testing.T) {
+	t.Parallel()
+	for _, operations := range []int{5, 12} { // one group, two
+		for added := range 2 {
+			s := newSpender(t)
+			for i := range 3 * operations {
+				s.on(i % operations)
+			}
+			key := "quotactl:v1:{" + name + "}:m"
+			for _, field := range must.Get(s.Client().HKeys(t.Context(), key).Result())(t) {
+				if field[0] == 'q' {
+					must.Do(t, s.Client().HDel(t.Context(), key, field).Err())
+				}
+			}
+			if added > 0 {
+				s.on(operations)
+			}
+			s.now += spendWindow - int64(len(s.charges))*spendStep
+			for i := range 5 * operations {
+				s.on(2 * i % operations)
+			}
+			must.Equal(t, s.runs.left.Load(), 1-int64(added), "runs of usual.lua that left their charge to charge.lua")
+		}
+	}
+}
+
+// An operation of which no call was charged has a place in the queue all the same.
+func TestUsualQueueBesideAnOperationTried(t *testing.T) {
+	t.Parallel()
+	s := newSpender(t)
+	for i := range 16 {
+		s.on(i % 8)
+	}
+	refused := s.decide(driver.Item{ID: "much", Operation: "op8", Units: 2e6})
+	must.Equal(t, refused.Items[0].Result, driver.NeverFits)
+	s.now += spendWindow - 16*spendStep
+	for i := range 16 {
+		s.on(i % 8)
+	}
+	must.Equal(t, s.runs.left.Load(), 1, "runs of usual.lua that left their charge to charge.lua")
 }
