@@ -330,7 +330,7 @@ local function decide(item)
   if recorded and new.score <= math.max(M.gone, horizon(M.last)) then return reply(1, false, item.units, at, 0, '', {}) end
   new.score = math.max(new.score, M.merged + 1)
   if recorded then M.chg = M.chg + 1 end -- a walk under way may have passed it
-  if old then -- the ledger no longer holds its id: remove it, and let no window count from before it
+  if old then -- the ledger no longer holds its id: remove it, and let no window count from before it, unless it was forgotten already
     addNow()
     if old.score > M.gone then M.gone = math.max(M.gone, horizon(M.last)) end
     local key, member, zero = place(old, item.id)

@@ -8,7 +8,7 @@
 --            new periods, after which a walk begins anew), exp (instant of the
 --            written expiry, ms), prune (when to look for entries to remove), gone
 --            (entries that finished up to here are forgotten), meters (live
---            buckets), merged (no id with a score up to here is held),
+--            buckets), merged (entries with scores up to here may be merged),
 --            rowno (the newest merged row's number), mpos (how far a merge under
 --            way has got), locks (a line each: limit or * for the budget, until,
 --            since, why), marks (1: some entries have a mark), lid (the ledger's

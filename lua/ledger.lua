@@ -72,8 +72,9 @@ end
 local function earliest() return math.max(horizon(M.last), M.gone, M.merged) + 1 end
 
 -- held reports whether an entry's id still stands for it; one that is not may
--- lie there until it is removed.
-local function held(e) return e.score >= earliest() end
+-- lie there until it is removed. An id that a merge has not reached when a new window ended it
+-- stands for its charge on.
+local function held(e) return e.score > math.max(horizon(M.last), M.gone) end
 
 local function unitsOf(member) return tonumber(string.match(member, '^(%d+)')) end
 local function idOf(member) return string.match(member, '^[%d,]+:(.*)$') end

@@ -204,7 +204,7 @@ while charged < nr do
     local length, cut = a[15 + 3 * w], t[b + 2 + 6 * w]
     counted[w] = length > 0 or length == 0 and lease > 0 or length < 0 and score > cut
     if t[7 * w + 3] + amount > 1000000000000000 or length < 0 and not counted[w] and score + count > cut
-      or length >= 0 and score + length <= latest then -- what leaves within the batch
+      or length >= 0 and counted[w] and score + length <= latest then -- what leaves within the batch
       fits = false
     end
   end

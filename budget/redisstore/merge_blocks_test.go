@@ -112,6 +112,7 @@ func TestLookMergesNothing(t *testing.T) {
 }
 
 // A merge that a new window puts an end to does not keep usual.lua away while that window lasts.
+// Ids that it has not reached stand for their charges on.
 func TestUsualAfterAMergeThatEnds(t *testing.T) {
 	t.Parallel()
 	f, admin := startFake(t)
@@ -142,6 +143,14 @@ func TestUsualAfterAMergeThatEnds(t *testing.T) {
 	if decided := runs.decided.Load(); decided < 15 {
 		t.Errorf("usual.lua decided %d of 20 charges", decided)
 	}
+	n = 299
+	again := must.Get(decide(t.Context(), coarse, exact))(t)
+	must.Equal(t, again.Items[0].Replayed, true, "a replay of an id that was not merged")
+	must.Equal(t, again.Used[0], int64(320), "used after that")
+	n = 0
+	again = must.Get(decide(t.Context(), coarse, exact))(t)
+	must.Equal(t, again.Items[0].Replayed, false, "a replay of an id that was merged")
+	must.Equal(t, again.Used[0], int64(321), "used after that")
 }
 
 // endAfter is a hook that ends a context after so many commands.

@@ -298,7 +298,7 @@ func (p *plan) place(args chargeArgs, keys []string, covers []any) bool {
 		}
 		p.sums = append(p.sums, at)
 	}
-	return p.size()+p.stride() <= maxNumbers && len(p.registry.names) <= maxNumbers
+	return p.size()+p.stride() <= maxNumbers
 }
 
 // column is which of a sum's numbers counts units, or calls.

@@ -54,6 +54,22 @@ func TestUsualEndsWithinABatch(t *testing.T) {
 	must.Equal(t, got.Used[0], 5, "open")
 }
 
+// A charge beside a limit on open reservations takes one run, though it opens none.
+func TestUsualBesideALimitOnOpenReservations(t *testing.T) {
+	t.Parallel()
+	f, runs, decide := usualFake(t,
+		limit.Limit{Name: "open", Limit: 50, Counts: limit.CountCalls, Window: limit.ConcurrentWindow()},
+		limit.Limit{Name: "w", Limit: 50, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)},
+	)
+	for n := range 12 {
+		f.now++
+		got := decide(driver.Item{ID: fmt.Sprint(n), Operation: "op", Units: 1})
+		must.Equal(t, fmt.Sprint(got.Used), fmt.Sprint([]int64{0, int64(n + 1)}), "used")
+	}
+	must.Equal(t, runs.left.Load(), 0, "runs of usual.lua that left their charge to charge.lua")
+	must.Equal(t, runs.decided.Load(), 10, "runs of usual.lua that decided")
+}
+
 // What is charged after a calendar's reset counts in the next period alone.
 func TestUsualAfterAReset(t *testing.T) {
 	t.Parallel()

@@ -129,3 +129,43 @@ func TestUsualQueueBesideAnOperationTried(t *testing.T) {
 	}
 	must.Equal(t, s.runs.left.Load(), 1, "runs of usual.lua that left their charge to charge.lua")
 }
+
+// A window whose place becomes another's, because nobody uses that any more, keeps its queue.
+func TestUsualQueueAtAnotherPlace(t *testing.T) {
+	t.Parallel()
+	f, _ := startFake(t)
+	const days = 8 * 24 * time.Hour
+	brief, long := rolling("brief", 1000, time.Hour), rolling("long", 1000, days)
+	var charged []int64
+	charge := func(operation int, limits ...limit.Limit) {
+		t.Helper()
+		charged = append(charged, f.now)
+		got := must.Get(f.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: limits, Items: []driver.Item{
+			{ID: fmt.Sprint(len(charged)), Operation: fmt.Sprint("op", operation), Units: 1},
+		}, Host: "0a"}))(t)
+		want := int64(0)
+		for _, at := range charged {
+			if at > f.now-days.Microseconds() {
+				want++
+			}
+		}
+		must.Equal(t, got.Used[len(limits)-1], want, "used after charge", len(charged))
+		f.now += spendStep
+	}
+	const operations = 20
+	for i := range operations {
+		charge(i, brief, long)
+	}
+	f.now += 2 * time.Hour.Microseconds()
+	charge(0, brief, long)                         // the others have left brief
+	f.now += (7*24 + 2) * time.Hour.Microseconds() // brief is given up
+	for i := range operations {
+		charge(i, long)
+	}
+	runs := countRuns(f.Store)
+	f.now = charged[0] + days.Microseconds()
+	for i := range operations {
+		charge(i, long)
+	}
+	must.Equal(t, runs.decided.Load(), operations-1, "runs of usual.lua that decided")
+}

@@ -206,9 +206,9 @@ func (s *splitWalk) heal() {
 				if err != nil {
 					s.fail("look: %v", err)
 				}
-				h.met = true
+				h.met = h.met || view.Mark.Ledger != ""
 			}
-			if round == 0 && s.rng.IntN(3) == 0 { // before others have noticed
+			if round == 0 && s.rng.IntN(3) == 0 && h.met { // before others have noticed
 				s.spend(h)
 			}
 		}
