@@ -1,6 +1,7 @@
 -- Decides a batch of charges that all fit, of a ledger on which nothing else goes on. It
 -- leaves anything else to charge.lua, and has written nothing then. It is flat, since
--- each function that a script defines costs as much as a command.
+-- each function that a script defines costs as much as a command, and it makes few long
+-- strings, since Redis hashes each of them in full.
 --
 -- KEYS  m, e, the zset of each run of items, then l:<day> if history is kept. It reads the
 --       zsets of other operations too when something leaves a window; they have the same

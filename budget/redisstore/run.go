@@ -132,7 +132,8 @@ func (s *Store) once(ctx context.Context, until time.Time, sc lua.Script, keys, 
 	return cmd
 }
 
-// hasIdle reports whether there is a connection that a command can be sent on at once.
+// hasIdle reports whether there is a connection that a command can be sent on at once. If others
+// take it first, the attempt waits for one until its call ends.
 func (s *Store) hasIdle() bool {
 	one, ok := s.client.(*redis.Client)
 	return ok && one.PoolStats().IdleConns > 0
