@@ -22,8 +22,8 @@ import (
 //   - Charge before a call whose cost is known. It is charged, or refused at once.
 //     Most jobs need nothing else.
 //   - Reserve before a call whose cost is known only afterwards, or that may never
-//     be sent. It counts in full until it is settled or released, or until its lease
-//     ends.
+//     be sent. It counts in full until it is settled or released; if neither happens,
+//     like a charge made when its lease ends.
 //   - Wait when the call is worth waiting for. It is charged as soon as the units fit,
 //     first come first served within the process and within a share, and fails at once
 //     when the context's deadline comes before they can.

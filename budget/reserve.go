@@ -11,8 +11,9 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// Reservation is a charge that is still open. It counts in full until it is
-// settled or released, or its lease ends.
+// Reservation is a charge that is still open. It counts in full until it is settled or
+// released. If neither happens, it counts like a charge made when its lease ends; a limit on
+// open reservations counts it until then.
 type Reservation struct {
 	Receipt
 	// Lease is the requested lease. It counts from Receipt.At; the store keeps a replay's

@@ -21,7 +21,7 @@ func TestReadmeConfiguration(t *testing.T) {
 	a := &app{configPath: path}
 	cfg, list, err := a.loadConfig()
 	must.Do(t, err)
-	if len(list) != 1 || len(cfg.Budgets()) != 1 || cfg.Store.URL != "redis://redis.internal:6379/0" {
+	if len(list) != 1 || len(cfg.Budgets()) != 1 || cfg.Store.URL != "redis://quotactl@redis.internal:6379/0" {
 		t.Fatalf("%d jobs, budgets %v, store %s", len(list), cfg.Budgets(), cfg.Store.URL)
 	}
 }
