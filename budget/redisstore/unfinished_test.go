@@ -172,24 +172,32 @@ func TestLossAmidABatch(t *testing.T) {
 		return now
 	}))(t)
 	defer func() { _ = s.Close() }()
-	s.SetMaxSteps(3)
-	limits := []limit.Limit{{Name: "w", Limit: 10, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}}
-	decide := func(item driver.Item) driver.Result {
+	hour, day := rolling("hour", 40, time.Hour), rolling("day", 1000, 24*time.Hour)
+	decide := func(item driver.Item, limits ...limit.Limit) driver.Result {
 		t.Helper()
 		got := must.Get(s.Decide(t.Context(), driver.Batch{Budget: name, Now: now, Limits: limits, Items: []driver.Item{item}}))(t)
 		return got.Items[0].Result
 	}
-	for range 10 {
-		now++
-		must.Equal(t, decide(driver.Item{ID: strconv.FormatInt(now, 10), Operation: "a", Units: 1}), driver.Granted)
+	for run := 1; ; run++ { // of those that the batch takes, the one before which the ledger is lost
+		s.SetMaxSteps(1000)
+		for i := range 40 {
+			now++
+			must.Equal(t, decide(driver.Item{ID: fmt.Sprint(run, "/", i), Operation: "a", Units: 1}, hour), driver.Granted)
+		}
+		s.SetMaxSteps(3)
+		lostAt = runs + run
+		got := decide(driver.Item{ID: fmt.Sprint(run, "/all"), Operation: "a", Units: 40}, hour, day) // day is counted run by run
+		if runs < lostAt {
+			must.Equal(t, got, driver.Refused, "a batch that ended before the ledger was lost")
+			if run < 6 {
+				t.Fatalf("it took %d script runs", run-1)
+			}
+			return
+		}
+		must.Equal(t, got, driver.Granted, "what fits an empty ledger, lost before run", run)
+		born := must.Get(admin.HGet(t.Context(), "quotactl:v1:{"+name+"}:m", "born").Result())(t)
+		must.Equal(t, born, strconv.FormatInt(now, 10), "born, lost before run", run)
+		must.Equal(t, int64(stateNumber(t, admin, redisstore.StateLast)), now, "last seen, lost before run", run)
+		must.Do(t, admin.FlushAll(t.Context()).Err())
 	}
-	lostAt = runs + 2
-	if got := decide(driver.Item{ID: "all", Operation: "a", Units: 10}); got != driver.Granted || runs < lostAt {
-		t.Fatalf("%v after %d script runs, want what fits an empty ledger granted", got, runs)
-	}
-	born, err := admin.HGet(t.Context(), "quotactl:v1:{"+name+"}:m", "born").Result()
-	if want := strconv.FormatInt(now, 10); err != nil || born != want {
-		t.Fatalf("born is %v, %v; want %s", born, err, want)
-	}
-	must.Equal(t, int64(stateNumber(t, admin, redisstore.StateLast)), now, "last seen")
 }
