@@ -15,7 +15,7 @@ func wallClock() int64 { return time.Now().UnixMicro() }
 // policy does not matter: a finish is not new spending.
 func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
 	var done driver.Finished
-	err := errPending
+	began, err := time.Now(), errPending
 	if !s.journal.pending(f.Budget) {
 		_, err = s.reach(ctx, f.Budget, func(ctx context.Context) (err error) {
 			if done, err = s.inner.Finish(ctx, f); err == nil {
@@ -27,7 +27,7 @@ func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, e
 	if err == nil || !unreached(ctx, err) || s.o.Dir == "" {
 		return done, err
 	}
-	kept, keepErr := s.keepFinish(context.WithoutCancel(ctx), f)
+	kept, keepErr := s.keepFinish(context.WithoutCancel(ctx), f, began)
 	if keepErr != nil {
 		return driver.Finished{}, fmt.Errorf("%w; it cannot be written down either: %w", err, detached(keepErr))
 	}
@@ -38,8 +38,9 @@ func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, e
 // which a decision or a look has and a finish has not.
 var errPending = fmt.Errorf("%w until now: the host's charges during an outage are not recorded yet", driver.ErrUnavailable)
 
-// keepFinish writes down the end of a reservation.
-func (s *Store) keepFinish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
+// keepFinish writes down the end of a reservation, at the time at which its call began: the
+// store may have been waited for until after the lease.
+func (s *Store) keepFinish(ctx context.Context, f driver.Finish, began time.Time) (driver.Finished, error) {
 	boot, now, err := s.boot()
 	if err != nil {
 		return driver.Finished{}, err
@@ -48,7 +49,7 @@ func (s *Store) keepFinish(ctx context.Context, f driver.Finish) (driver.Finishe
 	if f.Release {
 		done.Result = driver.Released
 	}
-	r := &record{Budget: f.Budget, ID: f.ID, Boot: boot, At: now, Finish: &finishRecord{Release: f.Release, Units: f.Units}}
+	r := &record{Budget: f.Budget, ID: f.ID, Boot: boot, At: now - time.Since(began).Microseconds(), Finish: &finishRecord{Release: f.Release, Units: f.Units}}
 	if f.Release {
 		r.Finish.Units = 0
 	}

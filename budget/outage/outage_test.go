@@ -174,6 +174,20 @@ func TestFinishWithoutTheStore(t *testing.T) {
 	must.Equal(t, w.used(), 3+0+12+1, "used")
 }
 
+// A reservation that is finished within its lease counts as that, though the store is waited for
+// until after the lease.
+func TestFinishRightBeforeTheLeaseEnds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.host(t.TempDir())
+	r := must.Get(b.Reserve(t.Context(), budget.Call{Operation: "search"}, timeout*9/10))(t)
+	w.store.away.Store(true)
+	must.Do(t, r.Release(t.Context()))
+	w.store.away.Store(false)
+	w.back(b)
+	must.Equal(t, w.used(), 1, "used, want none of the reservation's")
+}
+
 // A record that the store will not take is set aside and told of; the others are
 // recorded.
 func TestSetAside(t *testing.T) {

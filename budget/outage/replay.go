@@ -141,7 +141,7 @@ func (s *Store) recordFinish(ctx context.Context, name string, e entry) error {
 	case driver.Settled, driver.Released:
 		return s.journal.remove(e)
 	case driver.FinishExpired:
-		s.log.Warn("a reservation ended while the store was out of reach, but the store no longer holds it; its units stay as reserved", "budget", name, "id", e.ID)
+		s.log.Warn("a settlement or release that was made while the store was out of reach came after the end of its lease, or the store no longer holds the reservation; its units stay as reserved", "budget", name, "id", e.ID)
 		return s.journal.remove(e)
 	case driver.FinishConflict:
 		return s.aside(name, e, "the store knows the id as a plain charge, or as finished in another way")
