@@ -54,6 +54,23 @@ func TestUsualEndsWithinABatch(t *testing.T) {
 	must.Equal(t, got.Used[0], 5, "open")
 }
 
+// A limit that covers other operations from one call to the next counts those.
+func TestUsualOfOtherOperations(t *testing.T) {
+	t.Parallel()
+	f, _ := startFake(t)
+	used := map[string]int64{}
+	for n := range 24 {
+		operation, covered := []string{"a", "b"}[n%2], []string{"a", "b"}[n/4%2]
+		f.now++
+		used[operation] += int64(n + 1)
+		got := must.Get(f.Decide(t.Context(), driver.Batch{
+			Budget: name, Now: f.now, Limits: []limit.Limit{rolling("w", 1000, time.Hour, covered)}, Host: "0a",
+			Items: []driver.Item{{ID: fmt.Sprint(n), Operation: operation, Units: int64(n + 1)}},
+		}))(t)
+		must.Equal(t, got.Used[0], used[covered], "used of", covered, "after charge", n)
+	}
+}
+
 // A charge beside a limit on open reservations takes one run, though it opens none.
 func TestUsualBesideALimitOnOpenReservations(t *testing.T) {
 	t.Parallel()
