@@ -8,7 +8,7 @@
 do
   local known, changed = {}, {} -- by operation
   local made = {}           -- the new texts of fields, which are written with the totals
-  local stretches, read, reach = {}, 0, -1 -- see stretch; how many entries they have, and up to which score
+  local stretches, read = {}, 0 -- see stretch; how many entries they have
 
   -- of reads the blocks of an operation; they are empty if it has none.
   local function of(op)
@@ -44,7 +44,6 @@ do
   -- change notes that an entry of z:<op> came or went.
   function blocks.change(op, score, units, calls)
     local o = totals[op]
-    if score <= reach then stretches, reach = {}, -1 end
     if score > o.ended then
       o.fresh = o.fresh + (calls > 0 and 1 or -1)
       return
@@ -149,7 +148,8 @@ do
   end
 
   -- stretch lists entries of z:<op> themselves: their scores, and what they count in sum up to
-  -- each. It is read once a run; nil: that is too much for this run.
+  -- each. It is read once a run, but again with other ranks, if an entry came or went; nil: that
+  -- is too much for this run.
   local function stretch(op, from, to, field)
     local low, high = 0, 0 -- ranks
     if to > from then low, high = redis.call('ZCOUNT', zkey(op), '-inf', int(from)), redis.call('ZCOUNT', zkey(op), '-inf', int(to)) end
@@ -159,7 +159,7 @@ do
     if read + n > 4 * limitSteps then return nil end
     s = {scores = {}, sums = {}, sum = 0}
     if n > 0 then
-      read, reach, steps = read + n, math.max(reach, to), steps + math.ceil(n / 8)
+      read, steps = read + n, steps + math.ceil(n / 8)
       local list = redis.call('ZRANGE', zkey(op), int(low), int(high - 1), 'WITHSCORES')
       for i = 1, n do
         local member = list[2 * i - 1]
