@@ -56,9 +56,22 @@ func TestLostAnswerIsAskedForAgain(t *testing.T) {
 // have been answered: a refusal charges nothing, then or afterwards.
 func TestRefusalIsNotOvertaken(t *testing.T) {
 	t.Parallel()
+	for _, script := range []string{"usual.lua", "charge.lua"} {
+		t.Run(script, func(t *testing.T) { testRefusalIsNotOvertaken(t, script) })
+	}
+}
+
+func testRefusalIsNotOvertaken(t *testing.T, script string) {
 	store, p, server := behind(t)
 	direct := openStore(t, server.URL(0), redisstore.Options{})
-	got, err := decide(t.Context(), direct, driver.Item{ID: "open", Operation: "op", Units: 99, Lease: 60_000_000})
+	charged := int64(1)
+	if script == "charge.lua" { // which decides as long as anything is locked
+		locked := driver.Lock{Budget: name, Now: time.Now().UnixMicro(), Limit: "elsewhere", After: 60_000_000, Most: 60_000_000}
+		must.Get(driver.Apply(t.Context(), direct, locked))(t)
+		charge(t, store, "seen")
+		charged++
+	}
+	got, err := decide(t.Context(), direct, driver.Item{ID: "open", Operation: "op", Units: 100 - charged, Lease: 60_000_000})
 	must.Do(t, err)
 	must.Equal(t, got[0].Result, driver.Granted)
 	held := make(chan struct{})
@@ -73,7 +86,7 @@ func TestRefusalIsNotOvertaken(t *testing.T) {
 	answered := p.scripts.Load()
 	close(held)
 	redistest.Await(t, "the first attempt arrives", func() bool { return p.scripts.Load() > answered })
-	must.Equal(t, used(t, direct), 1, "used: what was refused is charged")
+	must.Equal(t, used(t, direct), charged, "used: what was refused is charged")
 }
 
 // Where an answer was lost and the deadline came before another, the outcome is
