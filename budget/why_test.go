@@ -46,7 +46,7 @@ func TestWhyAfterReset(t *testing.T) {
 
 // A call that never fits because of what is guaranteed to others says so.
 func TestNeverFitsBesideGuarantees(t *testing.T) {
-	store := memstore.New(func() int64 { return time.Date(2026, 11, 24, 22, 0, 0, 0, time.UTC).UnixMicro() })
+	store := memstore.New(nil)
 	b := must.Get(budget.New(store, budget.Spec{Name: "up/key1", Costs: map[string]budget.Cost{"op": {Units: 50}}, Limits: []limit.Limit{{
 		Name: "hour", Limit: 100, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour),
 		Shares: []limit.Share{{Name: "nightly", Jobs: []string{"nightly"}, Guarantee: 60}},
