@@ -34,7 +34,8 @@ var (
 	swarmDaemons   = effort.Of(4, 10)
 	swarmJobs      = effort.Of(30, 50)
 	swarmTicks     = effort.Of(150, 1000)
-	swarmKills     = effort.Of(10, 40) // at least, so that some come amid a run
+	swarmKills     = effort.Of(10, 40) // at least
+	swarmAmid      = effort.Of(2, 10)  // of these, at least, those that come amid a run
 	swarmSucceeded = effort.Of(15, 100)
 	swarmAnswer    = effort.Of(800, 400) // the longest of the upstream, in ms: few daemons are to be as busy as many
 )
@@ -78,15 +79,17 @@ type swarm struct {
 	list    []*Job
 	daemons map[int]*exec.Cmd
 	killed  int
+	amid    int // how many were killed while they waited for an answer
 	stopped int
 
 	mu       sync.Mutex
 	asked    map[string][]string // the daemons that asked, by job and tick
 	answered int                 // how often the upstream's answer went out
+	open     map[string]int      // the requests that wait for an answer, by daemon
 }
 
 func newSwarm(t *testing.T, url func(dir string) string, rng *rand.Rand) *swarm {
-	s := &swarm{t: t, rng: rng, dir: t.TempDir(), daemons: map[int]*exec.Cmd{}, asked: map[string][]string{}}
+	s := &swarm{t: t, rng: rng, dir: t.TempDir(), daemons: map[int]*exec.Cmd{}, asked: map[string][]string{}, open: map[string]int{}}
 	s.url = url(s.dir)
 	t.Cleanup(func() {
 		for _, cmd := range s.daemons { // of a test that failed
@@ -97,9 +100,16 @@ func newSwarm(t *testing.T, url func(dir string) string, rng *rand.Rand) *swarm 
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		key := r.URL.Query().Get("job") + " " + r.URL.Query().Get("tick")
-		s.asked[key] = append(s.asked[key], r.Header.Get("Daemon"))
+		daemon := r.Header.Get("Daemon")
+		s.asked[key] = append(s.asked[key], daemon)
+		s.open[daemon]++
 		answer := time.Duration(s.rng.IntN(swarmAnswer)) * time.Millisecond
 		s.mu.Unlock()
+		defer func() {
+			s.mu.Lock()
+			s.open[daemon]--
+			s.mu.Unlock()
+		}()
 		select {
 		case <-time.After(answer):
 			_, _ = w.Write([]byte("{}"))
@@ -164,7 +174,9 @@ func (s *swarm) start(i int) {
 func (s *swarm) torment(d time.Duration) {
 	resume := map[int]time.Time{}
 	began := time.Now()
-	tooFew := func() bool { return s.killed < swarmKills || s.answers() < 2*swarmSucceeded }
+	tooFew := func() bool {
+		return s.killed < swarmKills || s.amid < swarmAmid || s.answers() < 2*swarmSucceeded
+	}
 	for time.Since(began) < d || tooFew() && time.Since(began) < 5*time.Minute {
 		slower := 1 + time.Since(began)/d
 		s.wait(slower * time.Duration(200+s.number(600)) * time.Millisecond)
@@ -177,6 +189,9 @@ func (s *swarm) torment(d time.Duration) {
 		i := s.number(swarmDaemons)
 		switch {
 		case s.number(2) == 0:
+			if s.waits(i) {
+				s.amid++
+			}
 			s.signal(i, syscall.SIGKILL)
 			_ = s.daemons[i].Wait() // it was killed
 			delete(resume, i)
@@ -201,6 +216,13 @@ func (s *swarm) answers() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.answered
+}
+
+// waits reports whether a daemon waits for an answer of the upstream.
+func (s *swarm) waits(i int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open[fmt.Sprint(i)] > 0
 }
 
 func (s *swarm) number(n int) int {
@@ -296,7 +318,7 @@ func (s *swarm) check() {
 			s.t.Errorf("%s was run %d times, by daemons %s", key, len(by), by)
 		}
 	}
-	s.t.Logf("%d ticks, %d asked for; %d daemons killed, %d stopped: %v", ticks, len(s.asked), s.killed, s.stopped, outcomes)
+	s.t.Logf("%d ticks, %d asked for; %d daemons killed, %d of them amid a run, %d stopped: %v", ticks, len(s.asked), s.killed, s.amid, s.stopped, outcomes)
 	if ticks < swarmTicks || outcomes["succeeded"] < swarmSucceeded || outcomes["lost crashed"] == 0 {
 		s.t.Errorf("%d ticks: %v; want %d, %d of them succeeded, some lost", ticks, outcomes, swarmTicks, swarmSucceeded)
 	}
