@@ -68,18 +68,20 @@ if looking and not M.v then
   -- A write that changes nothing: a server that refuses writes must refuse a look too.
   -- Otherwise each look would report that the store is within reach again.
   redis.call('PEXPIREAT', keyE, '0')
-  return {0, int(raw), {}, '0', int(now), {}, {}, '', {'', 0, '', 0, '', 0, '', {'', '', 0, {}}}, missing}
+  return {0, int(raw), {}, '0', int(now), {}, {}, '', {'', 0, '', 0, '', 0, '', {'', '', 0, {}, {}}}, missing}
 end
 if M.lid == '' then M.lid = args.candidate end
 
 -- planned is what the caller must know for usual.lua: the head, empty where that is of no
--- use to it; the windows; how many covers there are; and the places of those that it asked for.
+-- use to it; the windows; how many covers there are; the places of those that it asked for; and
+-- the meters, key and patterns each.
 local places
 local function planned()
-  if not places or args.mode ~= '' and args.mode ~= 'go on' or (isNoted() and true) ~= (args.kept and true) then return {'', '', 0, {}} end
-  local keys = {}
+  if not places or args.mode ~= '' and args.mode ~= 'go on' or (isNoted() and true) ~= (args.kept and true) then return {'', '', 0, {}, {}} end
+  local keys, metered = {}, {}
   for i = 1, #wins do keys[i] = wins[i].key end
-  return {string.sub(M.head, 1, 1) == '-' and '' or M.head, table.concat(keys, ' '), #allCovers, places}
+  for i = 1, #meters do metered[i] = meters[i].key .. ' ' .. meters[i].patterns end
+  return {string.sub(M.head, 1, 1) == '-' and '' or M.head, table.concat(keys, ' '), #allCovers, places, metered}
 end
 
 -- mark is the ledger's mark, for the caller.

@@ -29,7 +29,8 @@
 --                     and covers, tidy (when there is something to tidy); for each window units, calls, due (earliest next expiry; 0:
 --                     it is being counted), adv (what it has left behind), what has come back
 --                     (units, calls) and period; for each cover units, calls and its window's
---                     place, 0: it is free; and the newest entry's id
+--                     place, 0: it is free; for each bucket its level: used, part, at; and the
+--                     newest entry's id
 --            o<op>    the totals of one operation: entries in z and in y; the covers that
 --                     count it (bits); entries of z beyond the last block, and that block's
 --                     end; for each window units, calls, cut, due, units and calls

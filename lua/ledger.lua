@@ -24,11 +24,11 @@ local function load(raw)
     wins[#wins + 1] = w
     winByKey[key] = w
   end
+  loadMeters()
   M.torn = M.v and not loadState(f[2])
   M.unnoted = tonumber(f[26] or M.v and M.newest or 0)
   for name, value in pairs(M) do saved[name] = value end
   if not f[26] then saved.unnoted = nil end
-  loadMeters()
   loadLocks()
   nops = M.nops
   return nil

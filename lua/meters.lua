@@ -1,10 +1,10 @@
 -- The buckets' meters: their levels, and how they drain. Comes within ledger.lua's
 -- scope, before load.
 --
--- A meter in m: key patterns used part at usedat longest fill oldest reached. The
--- patterns of operations are joined by commas, '-' for none. The level is used minus
--- part / period. While a meter is replayed, entries with scores above reached are not
--- counted yet; at the oldest entry the level is fill.
+-- A meter in m: key patterns usedat longest fill oldest reached; its level is in the state
+-- s: used part at. The patterns of operations are joined by commas, '-' for none. The level
+-- is used minus part / period. While a meter is replayed, entries with scores above reached
+-- are not counted yet; at the oldest entry the level is fill.
 
 local meters, meterByKey = {}, {}
 local opNames = nil
@@ -15,13 +15,16 @@ local function meterOf(key, patterns)
   return {key = key, patterns = patterns, amount = tonumber(amount), period = tonumber(period), calls = counts == 'c', covers = {}}
 end
 
+-- loadMeters reads the meters, without their levels. Builds before 2026-11-26 had these beside the
+-- patterns.
 local function loadMeters()
-  for key, patterns, used, part, at, usedat, longest, fill, oldest, reached in
-    string.gmatch(M.meters, '([^%s;]+) (%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (-?%d+)') do
-    local m = meterOf(key, patterns)
-    m.used, m.part, m.at = tonumber(used), tonumber(part), tonumber(at)
-    m.usedat, m.longest, m.fill = tonumber(usedat), tonumber(longest), tonumber(fill)
-    m.oldest, m.reached = tonumber(oldest), tonumber(reached)
+  for text in string.gmatch(M.meters, '[^;]+') do
+    local key, patterns, rest = string.match(text, '^(%S+) (%S+) (.*)$')
+    local m, v = meterOf(key, patterns), {}
+    for number in string.gmatch(rest, '%S+') do v[#v + 1] = tonumber(number) end
+    m.leveled = #v == 8
+    if not m.leveled then v = {0, 0, 0, unpack(v)} end
+    m.used, m.part, m.at, m.usedat, m.longest, m.fill, m.oldest, m.reached = unpack(v)
     meters[#meters + 1] = m
     meterByKey[key] = m
   end
@@ -32,8 +35,7 @@ local function packMeters()
   local list = {}
   for i = 1, #meters do
     local m = meters[i]
-    list[i] = table.concat({m.key, m.patterns, int(m.used), int(m.part), int(m.at), int(m.usedat), int(m.longest), int(m.fill),
-      int(m.oldest), int(m.reached)}, ' ')
+    list[i] = table.concat({m.key, m.patterns, int(m.usedat), int(m.longest), int(m.fill), int(m.oldest), int(m.reached)}, ' ')
   end
   return table.concat(list, ';')
 end
@@ -52,36 +54,36 @@ local function matches(pattern, name)
 end
 
 -- baseOf is the operation of a number, which may be a pair's.
-local operations = 0 -- without pairs
+local operations = 0 -- those of calls, without pairs
 local function baseOf(op)
   if not opNames then
     opNames, operations = {}, 0
     for name in string.gmatch(M.ops, '[^,]+') do
       local base = string.match(name, '^[^@]*')
-      if base == name then operations = operations + 1 end
-      opNames[#opNames + 1] = base
+      if base == name and not string.find(name, '/', 1, true) then operations = operations + 1 end
+      opNames[#opNames + 1], opNames[base] = base, true
     end
   end
   return opNames[op]
 end
 
 -- covers reports whether a meter counts an operation. In a crowded ledger, entries
--- under "other" may be of any operation.
+-- under "other" may be of any operation but the known ones.
 local function covers(m, op)
   if m.covers[op] ~= nil then return m.covers[op] end
-  local name, named, covered, excepted = baseOf(op), false, false, false
+  local name, named, covered, excepted, beyond = baseOf(op), false, false, false, false
   if m.patterns ~= '-' then
     for pattern in string.gmatch(m.patterns, '[^,]+') do
       if string.sub(pattern, 1, 1) == '!' then
         excepted = excepted or matches(string.sub(pattern, 2), name)
       else
         named = true
-        covered = covered or matches(pattern, name)
+        covered, beyond = covered or matches(pattern, name), beyond or not opNames[pattern]
       end
     end
   end
   local answer = not excepted and (covered or not named)
-  if name == 'other' and operations >= 256 then answer = true end
+  if name == 'other' and operations >= 256 and (beyond or not named) then answer = true end
   if string.find(name, '/', 1, true) then answer = false end -- a pseudo-operation of one limit
   m.covers[op] = answer
   return answer

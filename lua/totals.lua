@@ -30,7 +30,7 @@ local blocks = {} -- see blocks.lua
 local loadState, preload, loadAll, row, saveTotals
 do -- a block, because Lua limits the local names of a scope
   local UNUSUAL = string.rep('-', HEAD)
-  local STATE, STAR, COVER = 9, 7, 3 -- numbers of s
+  local STATE, STAR, COVER, METER = 9, 7, 3, 3 -- numbers of s
   local ROW, SHORT, LONG = 5, 6, 9 -- numbers of o<op>
   local GROUP = 8 -- numbers of q<w>:<g>
 
@@ -67,13 +67,19 @@ do -- a block, because Lua limits the local names of a scope
     return {units = 0, calls = 0, cut = cut, built = WHOLE, zcut = cut, zbuilt = WHOLE, due = NEVER, bunits = 0, bcalls = 0}
   end
 
-  -- loadState reads the state s: the numbers of the ledger, the sums of its windows, which
-  -- must be loaded, and the covers. It returns false if s does not fit them.
+  -- loadState reads the state s: the numbers of the ledger, the sums of its windows, the covers and
+  -- the levels of its meters. Windows and meters must be loaded. It returns false if s does not fit
+  -- them.
   function loadState(text)
     local size = STATE + STAR * #wins
     if not text or #text < HEAD + 8 * size then return false end
     local t = unpackNumbers(text, HEAD + 1)
-    if t[7] ~= #wins or #text < HEAD + 8 * (size + COVER * t[8]) then return false end
+    local levels = {}
+    for i = 1, #meters do
+      if not meters[i].leveled then levels[#levels + 1] = meters[i] end
+    end
+    local used = size + COVER * t[8] + METER * #levels
+    if t[7] ~= #wins or #text < HEAD + 8 * used then return false end
     M.last, M.newest, M.n, M.seq, M.nops = t[1], t[2], t[3], t[5], t[6]
     for i = 1, #wins do
       local at, w = STATE + STAR * (i - 1), wins[i]
@@ -90,7 +96,11 @@ do -- a block, because Lua limits the local names of a scope
       i = i + 1
       if allCovers[i] then allCovers[i].key, allCovers[i].used = key, tonumber(used) end
     end
-    M.nid = string.sub(text, HEAD + 8 * (size + COVER * t[8]) + 1)
+    for i = 1, #levels do
+      local at, m = size + COVER * t[8] + METER * (i - 1), levels[i]
+      m.used, m.part, m.at = t[at + 1], t[at + 2], t[at + 3]
+    end
+    M.nid = string.sub(text, HEAD + 8 * used + 1)
     return true
   end
 
@@ -228,7 +238,7 @@ do -- a block, because Lua limits the local names of a scope
   -- headOf begins the state: with it the usual script checks that the ledger is as its caller
   -- knows it, and that nothing goes on in it which that script leaves to the others.
   local function headOf()
-    if #meters > 0 or M.mpos ~= '' or M.spos ~= '' or M.lid == '' or isLocked() then return UNUSUAL end
+    if M.mpos ~= '' or M.spos ~= '' or M.lid == '' or isLocked() then return UNUSUAL end
     local since = tonumber(string.match(M.loss, '^%d+') or nil)
     if since and since + RECOVERY > M.last then return UNUSUAL end
     local names, places = {M.lid, M.sig, M.hosts, isNoted() and 'noted' or ''}, {}
@@ -237,6 +247,10 @@ do -- a block, because Lua limits the local names of a scope
       names[#names + 1], places[wins[i]] = wins[i].key, i
     end
     for i = 1, #allCovers do names[#names + 1] = allCovers[i].key .. ' ' .. (places[allCovers[i].win] or 0) end
+    for i = 1, #meters do
+      if meters[i].reached ~= WHOLE then return UNUSUAL end
+      names[#names + 1] = meters[i].key
+    end
     return string.sub(redis.sha1hex(table.concat(names, '\n')), 1, HEAD)
   end
 
@@ -271,6 +285,10 @@ do -- a block, because Lua limits the local names of a scope
     for i = 1, #allCovers do
       local at, c = STATE + STAR * #wins + COVER * (i - 1), allCovers[i]
       t[at + 1], t[at + 2], t[at + 3] = c.units, c.calls, places[c.win] or 0
+    end
+    for i = 1, #meters do
+      local at, m = STATE + STAR * #wins + COVER * #allCovers + METER * (i - 1), meters[i]
+      t[at + 1], t[at + 2], t[at + 3] = m.used, m.part, m.at
     end
     M.head = headOf()
     fields[#fields + 1], fields[#fields + 2] = 's', M.head .. packNumbers(t) .. M.nid

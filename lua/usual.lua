@@ -15,8 +15,10 @@
 --         and when that key expires (ms); how many entries beyond the last block are too many; then
 --         for each live window its length (0: open reservations, -1: a calendar), precision,
 --         and whether a limit of the call has it (1 or 0); the places in s and the rows of
---         what the caller wants to know; and for each run how many items, their units, their
---         row, lease, how many checks: place, amount and bound each; how many checks of
+--         what the caller wants to know; for each bucket the amount and the period of its refill;
+--         and for each run how many items, one if there are buckets, their units, their
+--         row, lease, what each bucket counts of an item (-1: it does not count it),
+--         how many checks: place, amount and bound each; how many checks of
 --         divided limits: place, amount and bound each, how many other shares, place,
 --         guarantee and lapse each
 --       then the fields of the rows; for each run the beginning of a member, that of an entry
@@ -30,6 +32,9 @@
 local call, K, A, rep, sub, up, pack, floor = redis.call, KEYS, ARGV, string.rep, string.sub, struct.unpack, struct.pack, math.floor
 local a = {up(rep('d', floor(#A[2] / 8)), A[2])}
 local size, nw, nc, nk, nr, n = a[6], a[7], a[8], a[9], a[10], a[12]
+local levels = 9 + 7 * nw + 3 * nc -- where those of buckets begin in s
+local nm = (size - levels) / 3
+local runsAt = 17 + 3 * nw + a[13] + 2 * nm
 local stride = 5 + 6 * nw
 local rowFormat = rep('d', stride)
 local f = call('HMGET', K[1], 's', unpack(A, 3, 2 + nk))
@@ -62,11 +67,11 @@ for i = nt + 1, nt + n do
   if f[i] then return 6 end
 end
 if call('HLEN', K[2]) ~= t[3] then return 7 end
-local p = 17 + 3 * nw + a[13]
+local p = runsAt
 for i = 1, nr do
   local entries = t[size + (a[p + 3] - 1) * stride + (a[p + 2] > 0 and 1 or 2)]
   if entries == 0 or call('ZCARD', K[2 + i]) ~= entries then return 8 end
-  p = p + 5 + 3 * a[p + 5]
+  p = p + 5 + nm + 3 * a[p + 5 + nm]
   local shared = a[p + 1]
   p = p + 1
   for _ = 1, shared do p = p + 4 + 3 * a[p + 4] end
@@ -176,13 +181,31 @@ for w = 1, nw do
   end
 end
 
+local drain -- brings the buckets' levels to a later instant, as drain in meters.lua does
+if nm > 0 then
+  function drain(to)
+    for m = 1, nm do
+      local j, r = levels + 3 * m - 3, runsAt - 2 * nm + 2 * m - 2
+      local used, span, amount, period = t[j + 1], to - t[j + 3], a[r + 1], a[r + 2]
+      if span > 0 then
+        local rest = math.fmod(span, period)
+        local part = t[j + 2] + amount * rest
+        local over = math.fmod(part, period)
+        t[j + 1], t[j + 2], t[j + 3] = used - amount * (span - rest) / period - (part - over) / period, over, to
+        if (span - rest) / period > floor(used / amount) or t[j + 1] <= 0 then t[j + 1], t[j + 2] = 0, 0 end
+      end
+    end
+  end
+  drain(now)
+end
+
 local reply, granted, charged, counted = {raw, now, at, 0, 0}, 0, 0, {} -- items and runs
 local wants = 0
-p = 17 + 3 * nw + a[13]
+p = runsAt
 while charged < nr do
   local count, units, b, lease = a[p + 1], a[p + 2], size + (a[p + 3] - 1) * stride, a[p + 4]
   local amount, fits = count * units, true
-  local q = p + 5
+  local h, q = p + 4, p + 5 + nm
   for _ = 1, a[q] do
     if t[a[q + 1]] + count * a[q + 2] > a[q + 3] then fits = false end
     q = q + 3
@@ -253,6 +276,16 @@ while charged < nr do
     t[b + 4] = fresh
   end
   granted, charged = granted + count, charged + 1
+  if nm > 0 then
+    local seen, later = at <= now + 1 and at + granted - 1 or now, math.max(raw, caller)
+    drain(seen)
+    for m = 1, nm do
+      if a[h + m] >= 0 then
+        local j = levels + 3 * m - 3
+        t[j + 1], t[j + 3] = t[j + 1] + a[h + m], math.max(t[j + 3], seen, later - now > 60000000 and later or now)
+      end
+    end
+  end
   for i = 1, a[13] do reply[#reply + 1] = t[a[17 + 3 * nw + i]] end
 end
 if granted == 0 then return 15 end
@@ -278,7 +311,7 @@ for i = 1, charged do
   local members = {}
   local q = firstRun + 3 * (i - 1)
   local member, begin = A[q], A[q + 1]
-  p = i == 1 and 17 + 3 * nw + a[13] or p
+  p = i == 1 and runsAt or p
   local count, lease = a[p + 1], a[p + 4]
   for k = 1, count do
     local item, instant = from + k, string.format('%.0f', at + from + k - 1)
@@ -295,7 +328,7 @@ for i = 1, charged do
   end
   call('ZADD', K[2 + i], unpack(members))
   from = from + count
-  p = p + 5 + 3 * a[p + 5]
+  p = p + 5 + nm + 3 * a[p + 5 + nm]
   local shared = a[p + 1]
   p = p + 1
   for _ = 1, shared do p = p + 4 + 3 * a[p + 4] end

@@ -20,6 +20,7 @@ type plan struct {
 	limits   []limit.Limit
 	registry registry
 	windows  []plannedWindow // the live windows, in the order of the state
+	meters   []plannedMeter  // the buckets, likewise
 	covers   int
 	sums     []sumPlace // for each limit
 	// until is when the first calendar's period ends, or the host or its table are to be noted
@@ -54,13 +55,6 @@ type alike struct {
 // usualTexts are the key of the zset of such items, and how their members and entries begin.
 type usualTexts struct{ key, member, entry any }
 
-// plannedWindow is a live window of a ledger. The length is 0 for open reservations, and below
-// 0 for a calendar.
-type plannedWindow struct {
-	length, precision int64
-	used              bool // a limit of the plan has it
-}
-
 // sumPlace is where the use of a limit is: in the row of one operation, or else in the state.
 type sumPlace struct {
 	place, operation int
@@ -80,6 +74,7 @@ const (
 	stateNumbers  = 9
 	windowNumbers = 7
 	coverNumbers  = 3
+	meterNumbers  = 3
 	rowNumbers    = 5
 	totalNumbers  = 6
 	// maxNumbers bounds the numbers that usual.lua takes; Lua's stack holds about twice as many.
@@ -117,10 +112,6 @@ func coversOf(limits []limitArgs, operations int) [][2]int {
 	}
 	return list
 }
-
-// isPlan checks what charge.lua answers for a plan: the head or nothing, the windows' keys, how
-// many covers there are, and the places of those that were asked for.
-var isPlan = tuple(isText, isText, count, listOf(count))
 
 // plan returns the plan for the open items, or nil if charge.lua is to decide them.
 func (b *batch) plan() *plan {
@@ -199,6 +190,13 @@ func (b *batch) keepPlan(told []any, r registry) {
 		w.used = slices.ContainsFunc(args.Windows, func(a windowArgs) bool { return a.Key == key })
 		p.windows = append(p.windows, w)
 	}
+	for _, bucket := range list(told, 4) {
+		m, ok := plannedBucket(bucket.(string))
+		if !ok {
+			return
+		}
+		p.meters = append(p.meters, m)
+	}
 	for _, w := range args.Windows {
 		if w.periods != nil {
 			p.until = min(p.until, w.P1)
@@ -232,25 +230,6 @@ func (b *batch) keepPlan(told []any, r registry) {
 	known.list = append([]*plan{p}, rest[:min(len(rest), maxPlans-1)]...)
 }
 
-// planned reads the key of a window.
-func planned(key string) (w plannedWindow, ok bool) {
-	rolling, ok := strings.CutPrefix(key, "r:")
-	if !ok {
-		return plannedWindow{length: -1}, true
-	}
-	length, precision, coarse := strings.Cut(rolling, ":")
-	w.length, ok = parseCount(length)
-	if coarse && ok {
-		w.precision, ok = parseCount(precision)
-	}
-	return w, ok
-}
-
-func parseCount(text string) (int64, bool) {
-	n, err := strconv.ParseInt(text, 10, 64)
-	return n, err == nil && n >= 0
-}
-
 // place finds where each limit's use is, and that of its shares. It returns false if one of
 // them has no place.
 func (p *plan) place(args chargeArgs, keys []string, covers []any) bool {
@@ -267,7 +246,12 @@ func (p *plan) place(args chargeArgs, keys []string, covers []any) bool {
 	}
 	for i, l := range args.Limits {
 		if l.Window == 0 {
-			return false
+			no := slices.IndexFunc(p.meters, func(m plannedMeter) bool { return m.key == args.Meters[l.Bucket-1].Key })
+			if no < 0 {
+				return false
+			}
+			p.sums = append(p.sums, sumPlace{place: p.size() - meterNumbers*(len(p.meters)-no) + 1})
+			continue
 		}
 		window := args.Windows[l.Window-1]
 		at := sumPlace{window: 1 + slices.Index(keys, window.Key), calls: l.Calls}
@@ -311,7 +295,7 @@ func column(calls bool) int {
 
 // size is how many numbers the state has, and stride how many a row.
 func (p *plan) size() int {
-	return stateNumbers + windowNumbers*len(p.windows) + coverNumbers*p.covers
+	return stateNumbers + windowNumbers*len(p.windows) + coverNumbers*p.covers + meterNumbers*len(p.meters)
 }
 func (p *plan) stride() int { return rowNumbers + totalNumbers*len(p.windows) }
 
@@ -375,7 +359,7 @@ func cloneLimits(limits []limit.Limit) []limit.Limit {
 func sameLimits(a, b []limit.Limit) bool {
 	return slices.EqualFunc(a, b, func(a, b limit.Limit) bool {
 		return a.Name == b.Name && a.Counts == b.Counts && a.Window.Kind == b.Window.Kind && a.Window.Length == b.Window.Length &&
-			a.Window.Precision == b.Window.Precision && a.Window.Guard == b.Window.Guard && a.Window.Next == b.Window.Next &&
+			a.Window.Precision == b.Window.Precision && a.Window.Refill == b.Window.Refill && a.Window.Guard == b.Window.Guard && a.Window.Next == b.Window.Next &&
 			(a.Window.Calendar == b.Window.Calendar || a.Window.Key() == b.Window.Key()) && slices.Equal(a.Operations, b.Operations) &&
 			(len(a.Shares) == 0 && len(b.Shares) == 0 || a.Limit == b.Limit) &&
 			slices.EqualFunc(a.Shares, b.Shares, func(a, b limit.Share) bool {

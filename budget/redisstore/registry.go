@@ -198,17 +198,23 @@ func (r registry) shared(s limit.Share, covered []int) []int {
 // is full, OtherOperation counts in every limit that may cover an operation in it.
 func (r registry) covered(l limit.Limit) []int {
 	list := []int{}
-	for i, name := range r.names {
-		name, _ = limit.CutPair(name)
-		counts := l.Covers(name)
-		if name == driver.OtherOperation && told(r.names) >= driver.MaxOperations {
-			counts = counts || l.CoversBeyond(func(operation string) bool { return slices.Contains(r.names, operation) })
-		}
-		if counts {
+	for i := range r.names {
+		if r.counts(l, i+1) {
 			list = append(list, i+1)
 		}
 	}
 	return list
+}
+
+// counts reports whether a limit counts an operation, by number. For a bucket, covers in
+// lua/meters.lua does so too.
+func (r registry) counts(l limit.Limit, operation int) bool {
+	name, _ := limit.CutPair(r.names[operation-1])
+	if l.Covers(name) {
+		return true
+	}
+	return name == driver.OtherOperation && told(r.names) >= driver.MaxOperations &&
+		l.CoversBeyond(func(operation string) bool { return slices.Contains(r.names, operation) })
 }
 
 // keys are all keys of a ledger with these operations.

@@ -156,7 +156,7 @@ func (u *usualBatch) asked() int {
 			each += 4 + 3*len(s.shares)
 		}
 	}
-	return 17 + 3*len(u.windows) + len(u.sums) + each*len(u.runs)
+	return 17 + 3*len(u.windows) + len(u.sums) + 2*len(u.meters) + (each+len(u.meters))*len(u.runs)
 }
 
 // isTwice reports whether an id is among the open items twice.
@@ -173,6 +173,9 @@ func (b *batch) isTwice() bool {
 
 // decidesAlike reports whether two items are decided alike.
 func (p *plan) decidesAlike(a, b *driver.Item) bool {
+	if len(p.meters) > 0 { // a bucket drains between two items
+		return false
+	}
 	if a.Operation != b.Operation || a.Units != b.Units || a.Lease != b.Lease || a.Floor != b.Floor || a.UseHeadroom != b.UseHeadroom {
 		return false
 	}
@@ -255,6 +258,9 @@ func (u *usualBatch) args(b *batch, attempt time.Time) []any {
 	for _, sum := range u.sums {
 		numbers = appendNumbers(numbers, u.at(sum))
 	}
+	for _, m := range u.meters {
+		numbers = appendNumbers(numbers, m.amount, m.period)
+	}
 	for _, run := range u.runs {
 		numbers = u.appendChecks(numbers, b, run)
 	}
@@ -280,6 +286,13 @@ func (u *usualBatch) args(b *batch, attempt time.Time) []any {
 func (u *usualBatch) appendChecks(numbers []byte, b *batch, run usualRun) []byte {
 	item := &b.Items[b.open[run.first]]
 	numbers = appendNumbers(numbers, int64(run.items), item.Units, int64(run.row), item.Lease)
+	for _, m := range u.meters {
+		if u.registry.counts(m.of, run.operation) {
+			numbers = appendNumbers(numbers, m.of.Amount(item.Units))
+		} else {
+			numbers = appendNumbers(numbers, -1)
+		}
+	}
 	count := len(numbers)
 	numbers = appendNumbers(numbers, 0)
 	checks, divided := int64(0), int64(0)

@@ -82,6 +82,10 @@ func TestUsualChargesTakeOneRun(t *testing.T) {
 	dividedDay.Shares = []limit.Share{{Name: "a", Jobs: []string{"a"}, Guarantee: 1000, Lapse: time.Hour.Microseconds()}, {Name: "b", Jobs: []string{"b"}, Guarantee: 2000}}
 	observed := hour
 	observed.Observe = true
+	bucket := hour
+	bucket.Window = limit.BucketWindow(must.Get(limit.NewRefill(100, time.Second))(t))
+	tries := bucket
+	tries.Counts, tries.Operations = limit.CountCalls, []string{"op1", "op2"}
 	server := redistest.Start(t)
 	for what, c := range map[string]struct {
 		limits  []limit.Limit
@@ -106,6 +110,9 @@ func TestUsualChargesTakeOneRun(t *testing.T) {
 		"open reservations":   {limits: []limit.Limit{open, hour}, item: driver.Item{Lease: time.Minute.Microseconds()}},
 		"beside reservations": {limits: []limit.Limit{open, hour}},
 		"batches":             {limits: []limit.Limit{hour, calls}, batches: 20},
+		"a bucket":            {limits: []limit.Limit{bucket}},
+		"buckets and others":  {limits: []limit.Limit{bucket, tries, hour, calendar}},
+		"batches of a bucket": {limits: []limit.Limit{bucket, tries}, batches: 20},
 	} {
 		t.Run(what, func(t *testing.T) {
 			o := redisstore.Options{Prefix: fmt.Sprintf("p%x", what), Timeout: patient}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,17 +30,23 @@ type usualWalk struct {
 	open    []string
 	ids     int
 	past    []string // what was asked of the present budget
+	buckets bool     // half of the limits are buckets
+	skews   []int64  // of the caller's clock, µs
 }
 
 var usualOperations = []string{"videos.list", "videos.rate", "search.list", "upload"}
 
 func pick[T any](rng *rand.Rand, list ...T) T { return list[rng.IntN(len(list))] }
 
-// limits are one to four limits of any kind but a bucket, which usual.lua leaves to charge.lua.
+// limits are one to four limits of any kind.
 func (w *usualWalk) limits() (list []limit.Limit) {
 	for i := range 1 + w.rng.IntN(4) {
 		l := limit.Limit{Name: fmt.Sprint("l", i), Limit: pick[int64](w.rng, 50, 1000, 1000, 100_000), Counts: pick(w.rng, limit.CountUnits, limit.CountUnits, limit.CountCalls)}
-		switch w.rng.IntN(10) {
+		kind := w.rng.IntN(11)
+		if w.buckets && w.rng.IntN(2) == 0 {
+			kind = 10
+		}
+		switch kind {
 		case 0:
 			l.Window, l.Counts = limit.ConcurrentWindow(), limit.CountCalls
 		case 1, 2:
@@ -48,6 +55,8 @@ func (w *usualWalk) limits() (list []limit.Limit) {
 			calendar := must.Get(limit.NewCalendar(pick(w.rng, limit.Quarter, limit.Hour), "UTC", 0))(w.t)
 			l.Window = limit.CalendarWindow(calendar)
 			l.Window.Guard = pick[int64](w.rng, 0, 0, 5_000_000)
+		case 10:
+			l.Window = limit.BucketWindow(must.Get(limit.NewRefill(pick[int64](w.rng, 1, 3, 100), pick(w.rng, 7*time.Microsecond, time.Second, time.Minute)))(w.t))
 		default:
 			l.Window = limit.RollingWindow(pick(w.rng, 50*time.Millisecond, time.Second, time.Minute, time.Hour))
 		}
@@ -117,7 +126,7 @@ func (w *usualWalk) step(n int) {
 		})
 		w.now += 1000 // the stores differ in whether a look is an instant that the ledger has seen
 	default:
-		b := driver.Batch{Budget: w.name, Now: w.now + pick[int64](w.rng, 0, 0, 0, -700, 400), Limits: limits, Host: pick(w.rng, "0a", "0a", "0a", "0b")}
+		b := driver.Batch{Budget: w.name, Now: w.now + pick(w.rng, w.skews...), Limits: limits, Host: pick(w.rng, "0a", "0a", "0a", "0b")}
 		for range pick(w.rng, 1, 1, 1, 2, 5) {
 			b.Items = append(b.Items, w.item())
 		}
@@ -142,17 +151,20 @@ func TestUsualWalk(t *testing.T) {
 	server := redistest.Start(t)
 	rng := rand.New(rand.NewPCG(seed, 18))
 	runs := []*usualRuns{}
-	for _, steps := range []int{0, 3} {
-		w := &usualWalk{t: t, rng: rng, now: time.Date(2026, 6, 10, 12, 0, 0, 0, time.UTC).UnixMicro()}
+	for i, steps := range []int{0, 3, 0, 0} {
+		w := &usualWalk{t: t, rng: rng, now: time.Date(2026, 6, 10, 12, 0, 0, 0, time.UTC).UnixMicro(), buckets: i >= 2, skews: []int64{0, 0, 0, -700, 400}}
+		if i == 3 { // now and then a caller's clock is far from the store's
+			w.skews = append(slices.Repeat(w.skews, 20), 61_000_000, -61_000_000)
+		}
 		store := must.Get(redisstore.OpenWithClock(server.URL(steps), redisstore.Options{Timeout: patient}, func() int64 { return w.now }))(t)
 		defer func() { _ = store.Close() }()
 		if steps > 0 {
 			store.SetMaxSteps(steps)
 		}
 		runs = append(runs, countRuns(store))
-		for n := range effort.Of(6, 40) {
+		for n := range effort.Of(4, 30) {
 			w.stores = [2]driver.Store{store, memstore.New(func() int64 { return w.now })}
-			w.name, w.configs, w.open = fmt.Sprint("up/", n), [2][]limit.Limit{w.limits(), w.limits()}, nil
+			w.name, w.configs, w.open = fmt.Sprint("up/", i, "/", n), [2][]limit.Limit{w.limits(), w.limits()}, nil
 			w.past = nil
 			for i := range 300 {
 				w.step(i)
