@@ -105,6 +105,7 @@ if M.n == 0 then
   redis.call('HSET', keyM, 'born', int(M.born))
 end
 if #args.add > 0 then
+  preload({1}) -- see newRow
   for op = nops + 1, nops + #args.add do touch(op) end -- each has a row, for usual.lua
   nops = nops + #args.add
   M.ops = (M.ops == '' and '' or M.ops .. ',') .. table.concat(args.add, ',')

@@ -40,6 +40,19 @@ func testRecorded(t *testing.T, w *world) {
 	}
 	w.granted(recorded(item("edge", "op", 5), time.Hour-time.Microsecond))
 	must.Equal(t, w.used(0), used+5, "used")
+
+	w.budget = "up/reset" // in the midst of a batch, before the operation is new
+	hourly := calendar(t, "hour", 100, limit.Hour, "UTC")
+	hourly.Window.Guard = 2
+	w.limits = []limit.Limit{hourly}
+	w.now += hour - w.now%hour
+	w.decide(item("1", "op", 1), item("2", "op", 1), item("3", "op", 1))
+	w.limits = []limit.Limit{rolling("w", 100, time.Hour)}
+	w.now += second
+	w.granted(item("new", "new", 5))
+	w.limits = []limit.Limit{hourly}
+	w.granted(recorded(item("before", "new", 7), 10*time.Second))
+	must.Equal(t, w.used(0), 1+1+1+5, "used after the reset")
 }
 
 // A reservation that ended while the store was out of reach ends at that instant, but not
