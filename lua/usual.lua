@@ -191,8 +191,8 @@ if nm > 0 then
         local rest = math.fmod(span, period)
         local part = t[j + 2] + amount * rest
         local over = math.fmod(part, period)
-        t[j + 1], t[j + 2], t[j + 3] = used - amount * (span - rest) / period - (part - over) / period, over, to
-        if (span - rest) / period > floor(used / amount) or t[j + 1] <= 0 then t[j + 1], t[j + 2] = 0, 0 end
+        t[j + 1], t[j + 2], t[j + 3] = used - amount * ((span - rest) / period) - (part - over) / period, over, to
+        if t[j + 1] <= 0 then t[j + 1], t[j + 2] = 0, 0 end
       end
     end
   end
