@@ -114,3 +114,22 @@ func TestBucketOfEarlierBuilds(t *testing.T) {
 		must.Equal(t, charge(n+1), int64(14+7*n), "used")
 	}
 }
+
+// What fits by the time of a charge is charged in one run, though it did not when the bucket
+// changed last.
+func TestUsualBucketDrainsFirst(t *testing.T) {
+	t.Parallel()
+	bucket := bucketOf(t, "b")
+	bucket.Window = limit.BucketWindow(must.Get(limit.NewRefill(1, time.Second))(t))
+	f, runs, decide := usualFake(t, bucket)
+	for n, units := range []int64{1, 1, 1, 997} {
+		decide(driver.Item{ID: fmt.Sprint(n), Operation: "op", Units: units})
+	}
+	before := runs.decided.Load()
+	for n := range 5 {
+		f.now += time.Second.Microseconds()
+		got := decide(driver.Item{ID: fmt.Sprint("more", n), Operation: "op", Units: 1})
+		must.Equal(t, fmt.Sprint(got.Items[0].Result, got.Used), fmt.Sprint(driver.Granted, []int64{1000}), "charge", n)
+	}
+	must.Equal(t, runs.decided.Load()-before, 5, "runs of usual.lua that decided")
+}
