@@ -77,11 +77,13 @@ if M.lid == '' then M.lid = args.candidate end
 -- the meters, key and patterns each.
 local places
 local function planned()
-  if not places or args.mode ~= '' and args.mode ~= 'go on' or (isNoted() and true) ~= (args.kept and true) then return {'', '', 0, {}, {}} end
+  if not places or args.mode ~= '' and args.mode ~= 'go on' or (isNoted() and true) ~= (args.kept and true) or string.sub(M.head, 1, 1) == '-' then
+    return {'', '', 0, {}, {}}
+  end
   local keys, metered = {}, {}
   for i = 1, #wins do keys[i] = wins[i].key end
   for i = 1, #meters do metered[i] = meters[i].key .. ' ' .. meters[i].patterns end
-  return {string.sub(M.head, 1, 1) == '-' and '' or M.head, table.concat(keys, ' '), #allCovers, places, metered}
+  return {M.head, table.concat(keys, ' '), #allCovers, places, metered}
 end
 
 -- mark is the ledger's mark, for the caller.
@@ -412,8 +414,11 @@ local total = {}
 if bringAll() then
   for i = 1, #limits do total[i] = spent(limits[i]) end
   total[#limits + 1] = 0
-  for i = 1, #wins do -- usual.lua leaves the ledger alone while any window is being counted
+  for i = 1, #wins do -- usual.lua leaves the ledger alone while any window or bucket is being counted
     if star(wins[i]).due == 0 and not bring(wins[i], M.last) then break end
+  end
+  for i = 1, #meters do
+    if not replay(meters[i], M.last) then break end
   end
 end
 save(fresh)

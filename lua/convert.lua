@@ -1,4 +1,5 @@
--- Converts a ledger of format 1, which kept its totals in the key x, as text.
+-- Converts a ledger of an older format. Both kept the levels of buckets in the text meters, and
+-- format 1 its totals in the key x, as text.
 --
 -- KEYS  m, e, then z:<op>, y:<op> and r:<op> for all operations that there may be, and x
 -- ARGV  1 ledgerArgs
@@ -6,7 +7,29 @@
 
 local keyX = KEYS[#KEYS]
 local old = redis.call('HMGET', keyM, 'v', 'wins', 'last', 'newest', 'n', 'nops', 'seq', 'nid', 'unnoted')
-if old[1] ~= '1' then return old[1] or '' end
+if old[1] ~= '1' and old[1] ~= '2' then return old[1] or '' end
+M.meters = redis.call('HGET', keyM, 'meters') or ''
+for key, patterns, used, part, at, usedat, longest, fill, oldest, reached in
+  string.gmatch(M.meters, '([^%s;]+) (%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (-?%d+)') do
+  local m = meterOf(key, patterns)
+  m.used, m.part, m.at = tonumber(used), tonumber(part), tonumber(at)
+  m.usedat, m.longest, m.fill = tonumber(usedat), tonumber(longest), tonumber(fill)
+  m.oldest, m.reached = tonumber(oldest), tonumber(reached)
+  meters[#meters + 1] = m
+end
+if old[1] == '2' then
+  local state = redis.call('HGET', keyM, 's') or ''
+  if #state >= HEAD + 72 then
+    local nw, nc = struct.unpack('dd', state, HEAD + 49)
+    local to, levels = HEAD + 8 * (9 + 7 * nw + 3 * nc), {}
+    for i = 1, #meters do levels[i] = struct.pack('ddd', meters[i].used, meters[i].part, meters[i].at) end
+    state = table.concat({string.rep('-', HEAD), string.sub(state, HEAD + 1, HEAD + 72), struct.pack('d', #meters),
+      string.sub(state, HEAD + 73, to), table.concat(levels), string.sub(state, to + 1)})
+    redis.call('HSET', keyM, 's', state)
+  end
+  redis.call('HSET', keyM, 'v', FORMAT, 'meters', packMeters())
+  return FORMAT
+end
 local texts, numbers = redis.call('HMGET', keyM, unpack(TEXTS)), redis.call('HMGET', keyM, unpack(NUMBERS))
 for i = 1, #TEXTS do M[TEXTS[i]] = texts[i] or '' end
 for i = 1, #NUMBERS do M[NUMBERS[i]] = tonumber(numbers[i] or 0) end
@@ -15,7 +38,6 @@ M.nops, M.seq, M.nid = tonumber(old[6] or 0), tonumber(old[7] or 0), old[8] or '
 M.unnoted = tonumber(old[9] or M.newest)
 saved.unnoted = old[9] and M.unnoted or nil
 nops = M.nops
-loadMeters()
 loadLocks()
 for op = 1, nops do totals[op] = {zs = 0, ys = 0, mask = 0, fresh = redis.call('ZCARD', zkey(op)), ended = 0} end
 local byNumber = {}

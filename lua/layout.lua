@@ -26,7 +26,8 @@
 --                     seen µs), newest (newest entry's time), n (entries), slow (from when on
 --                     the usual script leaves a charge to charge.lua), seq (charges,
 --                     settlements, locks and the like so far), how many operations, windows
---                     and covers, tidy (when there is something to tidy); for each window units, calls, due (earliest next expiry; 0:
+--                     and covers, tidy (when there is something to tidy), how many buckets;
+--                     for each window units, calls, due (earliest next expiry; 0:
 --                     it is being counted), adv (what it has left behind), what has come back
 --                     (units, calls) and period; for each cover units, calls and its window's
 --                     place, 0: it is free; for each bucket its level: used, part, at; and the
@@ -63,7 +64,7 @@
 -- cut < score <= built and those of y with zcut < score <= zbuilt. A window of
 -- length 0 counts only open reservations.
 
-local FORMAT = '2'
+local FORMAT = '3'
 local HEAD = 24
 local HELD = 3600000000
 local HOUR = 3600000000

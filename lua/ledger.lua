@@ -42,7 +42,7 @@ local there = {}
 -- key's type is checked by it before anything is written, those of the
 -- operations still to be registered too.
 local function counted(more)
-  if M.torn then return 'm lacks the totals of its windows' end
+  if M.torn then return 'm lacks the totals of its windows or buckets' end
   local held = redis.call('HLEN', keyE)
   if held ~= M.n then return fmt('e holds %d entries, m says %.0f', held, M.n) end
   local sorted = 0

@@ -15,16 +15,13 @@ local function meterOf(key, patterns)
   return {key = key, patterns = patterns, amount = tonumber(amount), period = tonumber(period), calls = counts == 'c', covers = {}}
 end
 
--- loadMeters reads the meters, without their levels. Builds before 2026-11-26 had these beside the
--- patterns.
+-- loadMeters reads the meters, without their levels.
 local function loadMeters()
-  for text in string.gmatch(M.meters, '[^;]+') do
-    local key, patterns, rest = string.match(text, '^(%S+) (%S+) (.*)$')
-    local m, v = meterOf(key, patterns), {}
-    for number in string.gmatch(rest, '%S+') do v[#v + 1] = tonumber(number) end
-    m.leveled = #v == 8
-    if not m.leveled then v = {0, 0, 0, unpack(v)} end
-    m.used, m.part, m.at, m.usedat, m.longest, m.fill, m.oldest, m.reached = unpack(v)
+  for key, patterns, usedat, longest, fill, oldest, reached in
+    string.gmatch(M.meters, '([^%s;]+) (%S+) (%d+) (%d+) (%d+) (%d+) (-?%d+)') do
+    local m = meterOf(key, patterns)
+    m.usedat, m.longest, m.fill = tonumber(usedat), tonumber(longest), tonumber(fill)
+    m.oldest, m.reached = tonumber(oldest), tonumber(reached)
     meters[#meters + 1] = m
     meterByKey[key] = m
   end

@@ -6,5 +6,5 @@ local function stateAt(state, i) return (struct.unpack('d', state, HEAD + 8 * i 
 
 -- emptyState is the state of a ledger without entries.
 local function emptyState(last, newest, seq)
-  return string.rep('-', HEAD) .. struct.pack('ddddddddd', last, newest, 0, 0, seq, 0, 0, 0, 0)
+  return string.rep('-', HEAD) .. struct.pack('dddddddddd', last, newest, 0, 0, seq, 0, 0, 0, 0, 0)
 end

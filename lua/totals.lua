@@ -30,7 +30,7 @@ local blocks = {} -- see blocks.lua
 local loadState, preload, loadAll, row, saveTotals
 do -- a block, because Lua limits the local names of a scope
   local UNUSUAL = string.rep('-', HEAD)
-  local STATE, STAR, COVER, METER = 9, 7, 3, 3 -- numbers of s
+  local STATE, STAR, COVER, METER = 10, 7, 3, 3 -- numbers of s
   local ROW, SHORT, LONG = 5, 6, 9 -- numbers of o<op>
   local GROUP = 8 -- numbers of q<w>:<g>
 
@@ -76,12 +76,8 @@ do -- a block, because Lua limits the local names of a scope
     local size = STATE + STAR * #wins
     if not text or #text < HEAD + 8 * size then return false end
     local t = unpackNumbers(text, HEAD + 1)
-    local levels = {}
-    for i = 1, #meters do
-      if not meters[i].leveled then levels[#levels + 1] = meters[i] end
-    end
-    local used = size + COVER * t[8] + METER * #levels
-    if t[7] ~= #wins or #text < HEAD + 8 * used then return false end
+    local used = size + COVER * t[8] + METER * t[10]
+    if t[7] ~= #wins or t[10] ~= #meters or #text < HEAD + 8 * used then return false end
     M.last, M.newest, M.n, M.seq, M.nops = t[1], t[2], t[3], t[5], t[6]
     for i = 1, #wins do
       local at, w = STATE + STAR * (i - 1), wins[i]
@@ -98,8 +94,8 @@ do -- a block, because Lua limits the local names of a scope
       i = i + 1
       if allCovers[i] then allCovers[i].key, allCovers[i].used = key, tonumber(used) end
     end
-    for i = 1, #levels do
-      local at, m = size + COVER * t[8] + METER * (i - 1), levels[i]
+    for i = 1, #meters do
+      local at, m = size + COVER * t[8] + METER * (i - 1), meters[i]
       m.used, m.part, m.at = t[at + 1], t[at + 2], t[at + 3]
     end
     M.nid = string.sub(text, HEAD + 8 * used + 1)
@@ -277,7 +273,7 @@ do -- a block, because Lua limits the local names of a scope
     for i = 1, #loaded do loaded[i] = nil end
     local places = {}
     for i = 1, #wins do loaded[i], places[wins[i]] = wins[i], i end
-    local t = {M.last, M.newest, M.n, slow, M.seq, nops, #wins, #allCovers, tidy}
+    local t = {M.last, M.newest, M.n, slow, M.seq, nops, #wins, #allCovers, tidy, #meters}
     for i = 1, #wins do
       local at, w = STATE + STAR * (i - 1), wins[i]
       local s = w.star

@@ -16,7 +16,7 @@
 --         for each live window its length (0: open reservations, -1: a calendar), precision,
 --         and whether a limit of the call has it (1 or 0); the places in s and the rows of
 --         what the caller wants to know; for each bucket the amount and the period of its refill;
---         and for each run how many items, one if there are buckets, their units, their
+--         and for each run how many items, one if a bucket counts it, their units, their
 --         row, lease, what each bucket counts of an item (-1: it does not count it),
 --         how many checks: place, amount and bound each; how many checks of
 --         divided limits: place, amount and bound each, how many other shares, place,
@@ -32,7 +32,7 @@
 local call, K, A, rep, sub, up, pack, floor = redis.call, KEYS, ARGV, string.rep, string.sub, struct.unpack, struct.pack, math.floor
 local a = {up(rep('d', floor(#A[2] / 8)), A[2])}
 local size, nw, nc, nk, nr, n = a[6], a[7], a[8], a[9], a[10], a[12]
-local levels = 9 + 7 * nw + 3 * nc -- where those of buckets begin in s
+local levels = 10 + 7 * nw + 3 * nc -- where those of buckets begin in s
 local nm = (size - levels) / 3
 local runsAt = 17 + 3 * nw + a[13] + 2 * nm
 local stride = 5 + 6 * nw
@@ -80,7 +80,7 @@ end
 local read, queues, firsts, others = 0 -- how many entries; by window, the groups of its queue that change, and q<w>; by operation, rows that no run has
 local groups, prefix = floor((t[6] + 7) / 8), sub(K[1], 1, -2)
 for w = 1, nw do
-  local j = 9 + 7 * (w - 1)
+  local j = 10 + 7 * (w - 1)
   local length, precision = a[15 + 3 * w], a[16 + 3 * w]
   if a[17 + 3 * w] == 1 and length >= 0 and t[j + 3] <= latest then
     if length == 0 then return 9 end
@@ -167,7 +167,7 @@ for w = 1, nw do
       queue[g][op - 8 * g + 8] = next
       if next < least then least = next end
       t[j + 1], t[j + 2], t[j + 5], t[j + 6] = t[j + 1] - units, t[j + 2] - calls, t[j + 5] + units, t[j + 6] + calls
-      local mask, v = row[b + 3], 9 + 7 * nw
+      local mask, v = row[b + 3], 10 + 7 * nw
       while mask > 0 do
         if mask % 2 == 1 then
           if t[v + 3] == w then t[v + 1], t[v + 2] = t[v + 1] - units, t[v + 2] - calls end
@@ -227,18 +227,18 @@ while charged < nr do
   for w = 1, nw do
     local length, cut = a[15 + 3 * w], t[b + 2 + 6 * w]
     counted[w] = length > 0 or length == 0 and lease > 0 or length < 0 and score > cut
-    if t[7 * w + 3] + amount > 1000000000000000 or length < 0 and not counted[w] and score + count > cut
+    if t[7 * w + 4] + amount > 1000000000000000 or length < 0 and not counted[w] and score + count > cut
       or length >= 0 and counted[w] and score + length <= latest then -- what leaves within the batch
       fits = false
     end
   end
   if not fits then break end
   p = q
-  local mask, v = t[b + 3], 9 + 7 * nw
+  local mask, v = t[b + 3], 10 + 7 * nw
   for w = 1, nw do
     if counted[w] then
       local length = a[15 + 3 * w]
-      local j, c = 9 + 7 * (w - 1), b + 5 + 6 * (w - 1)
+      local j, c = 10 + 7 * (w - 1), b + 5 + 6 * (w - 1)
       t[j + 1], t[j + 2], t[c + 1], t[c + 2] = t[j + 1] + amount, t[j + 2] + count, t[c + 1] + amount, t[c + 2] + count
       if length >= 0 then
         local leaves, precision = score + length, a[16 + 3 * w]

@@ -19,15 +19,31 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// olderLedger is the keys of a ledger as the version of 2026-11-25 (format 1) left it after
-// olderCharges.
-const olderLedger = "testdata/format1.json"
-
-// olderKey is one of these keys.
+// olderKey is a key of a ledger as an older version left it after olderCharges. testdata has the
+// keys by format: 1 is of 2026-11-25, and 2 of the day after.
 type olderKey struct {
-	Hash map[string]string `json:"hash,omitempty"`
-	Zset []redis.Z         `json:"zset,omitempty"`
-	Text string            `json:"text,omitempty"`
+	Hash   map[string]string `json:"hash,omitempty"`
+	Packed map[string][]byte `json:"packed,omitempty"` // fields that are no text
+	Zset   []redis.Z         `json:"zset,omitempty"`
+	Text   string            `json:"text,omitempty"`
+}
+
+// restoreOlder writes the keys of a ledger.
+func restoreOlder(t *testing.T, admin *redis.Client, keys map[string]olderKey) {
+	t.Helper()
+	for key, k := range keys {
+		switch {
+		case k.Hash != nil:
+			must.Do(t, admin.HSet(t.Context(), key, k.Hash).Err())
+			for field, packed := range k.Packed {
+				must.Do(t, admin.HSet(t.Context(), key, field, packed).Err())
+			}
+		case k.Zset != nil:
+			must.Do(t, admin.ZAdd(t.Context(), key, k.Zset...).Err())
+		default:
+			must.Do(t, admin.Set(t.Context(), key, k.Text, 0).Err())
+		}
+	}
 }
 
 // olderLimits are two configurations whose windows the ledger has.
@@ -71,12 +87,21 @@ func olderCharges(t testing.TB, s driver.Store, now *int64) {
 	must.Get(driver.Apply(t.Context(), s, driver.Report{Budget: name, Now: *now, Limits: limits[0], Limit: "hour", Used: 450}))(t)
 }
 
-// A ledger of the older format goes on as it was: what is decided on it, what each limit has
+// A ledger of an older format goes on as it was: what is decided on it, what each limit has
 // used and who spent what is as on a ledger of which the model has kept everything.
 func TestConvertsTheOlderFormat(t *testing.T) {
 	t.Parallel()
+	for _, format := range []string{"1", "2"} {
+		t.Run(format, func(t *testing.T) {
+			t.Parallel()
+			testConverts(t, format)
+		})
+	}
+}
+
+func testConverts(t *testing.T, format string) {
 	var keys map[string]olderKey
-	must.Do(t, json.Unmarshal(must.Get(os.ReadFile(olderLedger))(t), &keys))
+	must.Do(t, json.Unmarshal(must.Get(os.ReadFile("testdata/format"+format+".json"))(t), &keys))
 	for what, first := range map[string]func(t *testing.T, f *fakeStore){
 		"by a charge": func(*testing.T, *fakeStore) {},
 		"by a look": func(t *testing.T, f *fakeStore) {
@@ -100,30 +125,18 @@ func TestConvertsTheOlderFormat(t *testing.T) {
 			f, admin := startFake(t)
 			model := memstore.New(func() int64 { return f.now })
 			olderCharges(t, model, &f.now)
-			for key, k := range keys {
-				switch {
-				case k.Hash != nil:
-					must.Do(t, admin.HSet(t.Context(), key, k.Hash).Err())
-				case k.Zset != nil:
-					must.Do(t, admin.ZAdd(t.Context(), key, k.Zset...).Err())
-				default:
-					must.Do(t, admin.Set(t.Context(), key, k.Text, 0).Err())
-				}
-			}
+			restoreOlder(t, admin, keys)
+			must.Equal(t, must.Get(admin.HGet(t.Context(), "quotactl:v1:{"+name+"}:m", "v").Result())(t), format, "format")
 			first(t, f)
 			sameLedgers(t, f, model)
-			check.Equal(t, must.Get(admin.HGet(t.Context(), "quotactl:v1:{"+name+"}:m", "v").Result())(t), "2", "format")
+			check.Equal(t, must.Get(admin.HGet(t.Context(), "quotactl:v1:{"+name+"}:m", "v").Result())(t), "3", "format")
 			check.Equal(t, must.Get(admin.Exists(t.Context(), "quotactl:v1:{"+name+"}:x").Result())(t), 0, "keys of the older format")
 		})
 	}
 	t.Run("a reset", func(t *testing.T) {
 		t.Parallel()
 		f, admin := startFake(t)
-		for key, k := range keys {
-			if k.Hash != nil {
-				must.Do(t, admin.HSet(t.Context(), key, k.Hash).Err())
-			}
-		}
+		restoreOlder(t, admin, keys)
 		must.Get(driver.Apply(t.Context(), f, driver.Reset{Budget: name}))(t)
 		got := must.Get(f.Look(t.Context(), driver.Look{Budget: name, Now: f.now, Limits: olderLimits(t)[0]}))(t)
 		check.Equal(t, got.Limits[0].Used, 0, "used after a reset")
@@ -161,7 +174,7 @@ func sameLedgers(t *testing.T, f *fakeStore, model driver.Store) {
 		look := driver.Look{Budget: name, Now: f.now, Limits: set}
 		seen, wanted := must.Get(f.Look(t.Context(), look))(t), must.Get(model.Look(t.Context(), look))(t)
 		for j := range set {
-			if seen.Limits[j].Used != wanted.Limits[j].Used || seen.Limits[j].Drift != wanted.Limits[j].Drift {
+			if seen.Limits[j].Used != wanted.Limits[j].Used || seen.Limits[j].Drift != wanted.Limits[j].Drift || seen.Limits[j].NextAt != wanted.Limits[j].NextAt {
 				t.Fatalf("step %d: %+v of %s, want %+v", i, seen.Limits[j], set[j].Name, wanted.Limits[j])
 			}
 		}

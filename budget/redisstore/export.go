@@ -100,7 +100,7 @@ func (s *Store) exportPage(ctx context.Context, export driver.Export, cursor str
 	}
 	switch version := text(reply, 1); version {
 	case ledgerFormat:
-	case olderFormat:
+	case "1", "2":
 		if err := s.convert(ctx, export.Budget); err != nil {
 			return page, err
 		}

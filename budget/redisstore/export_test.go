@@ -41,7 +41,6 @@ func OpenWithPlainExpiries(url string, o Options, clock func() int64) (*Store, e
 
 // The places of numbers of a ledger's state, as lua/layout.lua lists them.
 const (
-	StateHead       = 24 // bytes before them
 	StateLast       = 1
 	StateOperations = 6
 )

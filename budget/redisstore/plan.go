@@ -71,7 +71,7 @@ type sharePlace struct {
 
 // The numbers of a state and of a row, as lua/layout.lua has them.
 const (
-	stateNumbers  = 9
+	stateNumbers  = 10
 	windowNumbers = 7
 	coverNumbers  = 3
 	meterNumbers  = 3
@@ -183,7 +183,7 @@ func (b *batch) keepPlan(told []any, r registry) {
 	args.divide(p.limits, r)
 	keys := strings.Fields(text(told, 1))
 	for _, key := range keys {
-		w, ok := planned(key)
+		w, ok := parseWindow(key)
 		if !ok {
 			return
 		}
@@ -191,7 +191,7 @@ func (b *batch) keepPlan(told []any, r registry) {
 		p.windows = append(p.windows, w)
 	}
 	for _, bucket := range list(told, 4) {
-		m, ok := plannedBucket(bucket.(string))
+		m, ok := parseMeter(bucket.(string))
 		if !ok {
 			return
 		}

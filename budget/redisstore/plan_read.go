@@ -18,15 +18,16 @@ type plannedWindow struct {
 	used              bool // a limit of the plan has it
 }
 
-// plannedMeter is what counts a bucket of a ledger. Only the operations and counts of of are set.
+// plannedMeter is what counts a bucket of a ledger: limit says which operations, and whether
+// units or calls.
 type plannedMeter struct {
 	key            string
 	amount, period int64
-	of             limit.Limit
+	limit          limit.Limit
 }
 
-// planned reads the key of a window.
-func planned(key string) (w plannedWindow, ok bool) {
+// parseWindow reads the key of a window.
+func parseWindow(key string) (w plannedWindow, ok bool) {
 	rolling, ok := strings.CutPrefix(key, "r:")
 	if !ok {
 		return plannedWindow{length: -1}, true
@@ -39,20 +40,20 @@ func planned(key string) (w plannedWindow, ok bool) {
 	return w, ok
 }
 
-// plannedBucket reads the key of a bucket and its patterns, as lua/meters.lua has them.
-func plannedBucket(text string) (m plannedMeter, ok bool) {
+// parseMeter reads the key of a bucket and its patterns, as lua/meters.lua has them.
+func parseMeter(text string) (m plannedMeter, ok bool) {
 	key, patterns, ok := strings.Cut(text, " ")
 	parts := strings.Split(key, ":")
 	if !ok || len(parts) != 5 {
 		return m, false
 	}
 	m.key = key
-	m.of.Window.Kind, m.of.Counts = limit.Bucket, limit.CountUnits
+	m.limit.Window.Kind, m.limit.Counts = limit.Bucket, limit.CountUnits
 	if parts[3] == string(limit.CountCalls[:1]) {
-		m.of.Counts = limit.CountCalls
+		m.limit.Counts = limit.CountCalls
 	}
 	if patterns != "-" {
-		m.of.Operations = strings.Split(patterns, ",")
+		m.limit.Operations = strings.Split(patterns, ",")
 	}
 	m.amount, ok = parseCount(parts[1])
 	if ok {

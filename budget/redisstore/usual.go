@@ -21,7 +21,8 @@ const tidyFirst = 8
 type usualRun struct {
 	first, items int // among the open ones
 	operation    int
-	row          int // the place of the operation among the rows, from 1
+	row          int  // the place of the operation among the rows, from 1
+	metered      bool // a bucket counts it, which drains between two items: the run has one
 	usualTexts
 	changes []int64 // for each limit, what an item adds to its use
 }
@@ -123,7 +124,7 @@ func (p *plan) batch(b *batch) (u usualBatch, ok bool) {
 	var last *driver.Item
 	for j, i := range b.open {
 		item := &b.Items[i]
-		if last != nil && p.decidesAlike(last, item) {
+		if last != nil && !u.runs[len(u.runs)-1].metered && p.decidesAlike(last, item) {
 			u.runs[len(u.runs)-1].items++
 			continue
 		}
@@ -132,7 +133,8 @@ func (p *plan) batch(b *batch) (u usualBatch, ok bool) {
 		if no == 0 {
 			return u, false
 		}
-		run := usualRun{first: j, items: 1, operation: no, row: u.row(no), usualTexts: p.texts(b, no, item), changes: make([]int64, len(b.Limits))}
+		metered := slices.ContainsFunc(p.meters, func(m plannedMeter) bool { return p.registry.counts(m.limit, no) })
+		run := usualRun{first: j, items: 1, operation: no, metered: metered, row: u.row(no), usualTexts: p.texts(b, no, item), changes: make([]int64, len(b.Limits))}
 		for k, l := range b.Limits {
 			if l.Covers(item.Operation) && (l.Window.Kind != limit.Concurrent || item.Lease > 0) {
 				run.changes[k] = l.Amount(item.Units)
@@ -173,9 +175,6 @@ func (b *batch) isTwice() bool {
 
 // decidesAlike reports whether two items are decided alike.
 func (p *plan) decidesAlike(a, b *driver.Item) bool {
-	if len(p.meters) > 0 { // a bucket drains between two items
-		return false
-	}
 	if a.Operation != b.Operation || a.Units != b.Units || a.Lease != b.Lease || a.Floor != b.Floor || a.UseHeadroom != b.UseHeadroom {
 		return false
 	}
@@ -287,8 +286,8 @@ func (u *usualBatch) appendChecks(numbers []byte, b *batch, run usualRun) []byte
 	item := &b.Items[b.open[run.first]]
 	numbers = appendNumbers(numbers, int64(run.items), item.Units, int64(run.row), item.Lease)
 	for _, m := range u.meters {
-		if u.registry.counts(m.of, run.operation) {
-			numbers = appendNumbers(numbers, m.of.Amount(item.Units))
+		if u.registry.counts(m.limit, run.operation) {
+			numbers = appendNumbers(numbers, m.limit.Amount(item.Units))
 		} else {
 			numbers = appendNumbers(numbers, -1)
 		}

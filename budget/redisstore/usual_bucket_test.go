@@ -1,18 +1,13 @@
 package redisstore_test
 
 import (
-	"encoding/binary"
 	"fmt"
-	"math"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
-	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
@@ -86,33 +81,32 @@ func TestUsualBucketOfAnotherRate(t *testing.T) {
 	}
 }
 
-// The level of a bucket that an earlier build wrote beside its patterns is taken over.
-func TestBucketOfEarlierBuilds(t *testing.T) {
+// The level of a bucket is exact also far above its limit, where another program's charges bring it.
+func TestUsualBucketFarAboveItsLimit(t *testing.T) {
 	t.Parallel()
-	f, admin := startFake(t)
-	limits := []limit.Limit{bucketOf(t, "b"), bucketOf(t, "c", "op")}
-	charge := func(n int) int64 {
+	bucket := bucketOf(t, "b")
+	bucket.Limit = 9_000_000_000
+	bucket.Window = limit.BucketWindow(must.Get(limit.NewRefill(8_725_400_642, 999_983*time.Microsecond))(t))
+	f, _ := startFake(t)
+	runs := countRuns(f.Store)
+	model := memstore.New(func() int64 { return f.now })
+	both := func(l limit.Limit, items ...driver.Item) {
 		t.Helper()
-		f.now++
-		return must.Get(f.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: limits, Host: "0a", Items: []driver.Item{{ID: fmt.Sprint(n), Operation: "op", Units: 7}}}))(t).Used[0]
+		b := driver.Batch{Budget: name, Now: f.now, Limits: []limit.Limit{l}, Items: items, Host: "0a"}
+		got, want := must.Get(f.Decide(t.Context(), b))(t), must.Get(model.Decide(t.Context(), b))(t)
+		must.Equal(t, fmt.Sprint(got.Used), fmt.Sprint(want.Used), "used after", items)
 	}
-	charge(0)
-	key := "quotactl:v1:{" + name + "}:m"
-	state, meters := must.Get(admin.HGet(t.Context(), key, "s").Bytes())(t), strings.Split(must.Get(admin.HGet(t.Context(), key, "meters").Result())(t), ";")
-	number := func(i int) int64 {
-		return int64(math.Float64frombits(binary.LittleEndian.Uint64(state[redisstore.StateHead+8*i:])))
+	both(bucket)
+	for n, units := range []int64{1, 1, 1, 85_000_000_001, 1, 1} {
+		both(rolling("w", limit.MaxUnits, time.Hour), driver.Item{ID: fmt.Sprint(n), Operation: "op", Units: units})
+		f.now += 3 * 999_983
 	}
-	levels := int(9 + 7*number(6) + 3*number(7))
-	for i, meter := range meters {
-		part := strings.SplitN(meter, " ", 3)
-		meters[i] = fmt.Sprint(part[0], " ", part[1], " ", number(levels+3*i), " ", number(levels+3*i+1), " ", number(levels+3*i+2), " ", part[2])
-	}
-	from := redisstore.StateHead + 8*levels
-	state = slices.Delete(state, from, from+8*3*len(meters))
-	must.Do(t, admin.HSet(t.Context(), key, "s", strings.Repeat("-", redisstore.StateHead)+string(state[redisstore.StateHead:]), "meters", strings.Join(meters, ";")).Err())
+	must.Equal(t, runs.decided.Load(), 4, "runs of usual.lua that decided")
 	for n := range 4 {
-		must.Equal(t, charge(n+1), int64(14+7*n), "used")
+		f.now += 3
+		both(bucket, driver.Item{ID: fmt.Sprint("of bucket", n), Operation: "op", Units: 1})
 	}
+	must.Equal(t, runs.decided.Load(), 7, "runs of usual.lua that decided")
 }
 
 // What fits by the time of a charge is charged in one run, though it did not when the bucket
@@ -132,4 +126,20 @@ func TestUsualBucketDrainsFirst(t *testing.T) {
 		must.Equal(t, fmt.Sprint(got.Items[0].Result, got.Used), fmt.Sprint(driver.Granted, []int64{1000}), "charge", n)
 	}
 	must.Equal(t, runs.decided.Load()-before, 5, "runs of usual.lua that decided")
+}
+
+// A ledger without the buckets whose levels it has, or with others, is damaged.
+func TestBucketsAndLevelsDisagree(t *testing.T) {
+	t.Parallel()
+	for _, meters := range []string{"", "strange", "b:1:60000000:u:0123456789abcdef -", "b:1:1:u:x - 1 2 3 4 5;b:1:2:u:x - 1 2 3 4 5"} {
+		f, admin := startFake(t)
+		decide := func(id string) error {
+			_, err := f.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: []limit.Limit{bucketOf(t, "b")}, Items: []driver.Item{{ID: id, Operation: "op", Units: 1}}})
+			return err
+		}
+		must.Do(t, decide("a"))
+		must.Do(t, admin.HSet(t.Context(), "quotactl:v1:{"+name+"}:m", "meters", meters).Err())
+		f.ForgetPlans()
+		must.Is(t, decide("b"), driver.ErrDamaged, meters)
+	}
 }

@@ -80,7 +80,10 @@ func TestUsualOfTwoHosts(t *testing.T) {
 // A window whose counting was given up is counted on beside the calls that have other limits.
 func TestUsualBesideAWindowGivenUp(t *testing.T) {
 	t.Parallel()
-	for _, other := range []limit.Window{limit.RollingWindow(time.Hour), limit.CalendarWindow(must.Get(limit.NewCalendar(limit.Day, "UTC", 0))(t))} {
+	for _, other := range []limit.Window{
+		limit.RollingWindow(time.Hour), limit.CalendarWindow(must.Get(limit.NewCalendar(limit.Day, "UTC", 0))(t)),
+		limit.BucketWindow(must.Get(limit.NewRefill(1, time.Second))(t)),
+	} {
 		f, _ := startFake(t)
 		f.SetMaxSteps(40)
 		f.charge("first", 300)
