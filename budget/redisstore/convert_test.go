@@ -128,6 +128,7 @@ func testConverts(t *testing.T, format string) {
 			restoreOlder(t, admin, keys)
 			must.Equal(t, must.Get(admin.HGet(t.Context(), "quotactl:v1:{"+name+"}:m", "v").Result())(t), format, "format")
 			first(t, f)
+			sameUse(t, f, model)
 			sameLedgers(t, f, model)
 			check.Equal(t, must.Get(admin.HGet(t.Context(), "quotactl:v1:{"+name+"}:m", "v").Result())(t), "3", "format")
 			check.Equal(t, must.Get(admin.Exists(t.Context(), "quotactl:v1:{"+name+"}:x").Result())(t), 0, "keys of the older format")
@@ -155,6 +156,20 @@ func (r *noteRows) Row(driver.Row) error {
 	return nil
 }
 
+// sameUse compares what the limits have used.
+func sameUse(t *testing.T, f *fakeStore, model driver.Store) {
+	t.Helper()
+	for _, set := range olderLimits(t) {
+		look := driver.Look{Budget: name, Now: f.now, Limits: set}
+		seen, wanted := must.Get(f.Look(t.Context(), look))(t), must.Get(model.Look(t.Context(), look))(t)
+		for j := range set {
+			if seen.Limits[j].Used != wanted.Limits[j].Used || seen.Limits[j].Drift != wanted.Limits[j].Drift || seen.Limits[j].NextAt != wanted.Limits[j].NextAt {
+				t.Fatalf("at %d: %+v of %s, want %+v", f.now, seen.Limits[j], set[j].Name, wanted.Limits[j])
+			}
+		}
+	}
+}
+
 // sameLedgers goes on charging on both stores, and compares all that they answer.
 func sameLedgers(t *testing.T, f *fakeStore, model driver.Store) {
 	t.Helper()
@@ -171,13 +186,7 @@ func sameLedgers(t *testing.T, f *fakeStore, model driver.Store) {
 		if !reflect.DeepEqual(got.Items, want.Items) || !reflect.DeepEqual(got.Used, want.Used) {
 			t.Fatalf("step %d: %+v, used %v; want %+v, used %v", i, got.Items, got.Used, want.Items, want.Used)
 		}
-		look := driver.Look{Budget: name, Now: f.now, Limits: set}
-		seen, wanted := must.Get(f.Look(t.Context(), look))(t), must.Get(model.Look(t.Context(), look))(t)
-		for j := range set {
-			if seen.Limits[j].Used != wanted.Limits[j].Used || seen.Limits[j].Drift != wanted.Limits[j].Drift || seen.Limits[j].NextAt != wanted.Limits[j].NextAt {
-				t.Fatalf("step %d: %+v of %s, want %+v", i, seen.Limits[j], set[j].Name, wanted.Limits[j])
-			}
-		}
+		sameUse(t, f, model)
 	}
 	query := driver.SpentQuery{Budget: name, Now: f.now, By: driver.ByOperation}
 	got, want := must.Get(f.Spent(t.Context(), query))(t), must.Get(model.Spent(t.Context(), query))(t)

@@ -1,6 +1,6 @@
 // Package redisstore keeps ledgers in Redis or Valkey, for many machines. [Open] takes
-// a URL; each decision on a batch is one atomic script run, and all keys of a budget
-// have one hash tag, so that they are on one shard.
+// a URL; each decision on a call is made in one atomic script run, mostly together with
+// those that wait, and all keys of a budget have one hash tag, so that they are on one shard.
 //
 // The server's clock decides. The store retries by itself, with the same ids, until the
 // call's deadline; the client library's retries are off.

@@ -110,6 +110,14 @@ func TestUsualBesideAWindowGivenUp(t *testing.T) {
 		if decided := runs.decided.Load() - before; decided < 10 {
 			t.Errorf("usual.lua decided %d of 40 charges beside a window of kind %s that was given up", decided, other.Kind)
 		}
+		if other.Kind == limit.Bucket { // another over the same operations is counted at once
+			v := limit.Limit{Name: "v", Limit: limit.MaxUnits, Counts: limit.CountUnits, Window: other}
+			w := v
+			w.Operations = []string{"a", "b"}
+			f.SetMaxSteps(10_000)
+			view := must.Get(f.Look(t.Context(), driver.Look{Budget: name, Now: f.now, Limits: []limit.Limit{v, w}}))(t)
+			must.Equal(t, view.Limits[0].Used, view.Limits[1].Used, "used in the bucket that was given up")
+		}
 	}
 }
 
