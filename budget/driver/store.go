@@ -11,8 +11,8 @@ import "context"
 // error; Decide and Look also ErrLost.
 type Store interface {
 	// Decide decides a batch of 0 to MaxBatch items for one budget, in order, each in one
-	// atomic step: other callers' calls may come between two items. A bad item fails alone, in its Decision. Items with the same id are replays
-	// of the first.
+	// atomic step: other callers' calls may come between two items. A bad item fails alone,
+	// in its Decision. Items with the same id are replays of the first.
 	Decide(ctx context.Context, batch Batch) (Decisions, error)
 	// Finish settles or releases a reservation.
 	Finish(ctx context.Context, finish Finish) (Finished, error)
