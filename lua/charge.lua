@@ -352,8 +352,12 @@ local function decide(item)
   history.spent(new)
   for i = 1, #meters do
     local m = meters[i]
-    if recorded and m.reached ~= WHOLE then replayAnew(m) end
-    if new.score <= m.reached and covers(m, new.op) then pour(m, m.calls and 1 or new.units, 0, M.last, drains) end
+    if new.score > m.reached or not covers(m, new.op) then -- it is not counted, or not yet
+    elseif recorded and m.reached ~= WHOLE then
+      replayAnew(m)
+    else
+      pour(m, m.calls and 1 or new.units, 0, M.last, drains)
+    end
   end
   written[#written + 1], written[#written + 2] = item.id, pack(new)
   entries[item.id], stateOf[item.id] = new, new.state
@@ -417,7 +421,7 @@ if bringAll() then
   for i = 1, #wins do -- usual.lua leaves the ledger alone while any window or bucket is being counted
     if star(wins[i]).due == 0 and not bring(wins[i], M.last) then break end
   end
-  for i = 1, #meters do
+  for i = 1, looking and 0 or #meters do
     if not replay(meters[i], M.last) then break end
   end
 end

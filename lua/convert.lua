@@ -17,6 +17,8 @@ for key, patterns, used, part, at, usedat, longest, fill, oldest, reached in
   m.oldest, m.reached = tonumber(oldest), tonumber(reached)
   meters[#meters + 1] = m
 end
+local _, all = string.gsub(M.meters, '[^;]+', '')
+if all ~= #meters then return redis.error_reply('DAMAGED m has buckets that cannot be read') end
 if old[1] == '2' then
   local state = redis.call('HGET', keyM, 's') or ''
   if #state >= HEAD + 72 then
@@ -25,9 +27,8 @@ if old[1] == '2' then
     for i = 1, #meters do levels[i] = struct.pack('ddd', meters[i].used, meters[i].part, meters[i].at) end
     state = table.concat({string.rep('-', HEAD), string.sub(state, HEAD + 1, HEAD + 72), struct.pack('d', #meters),
       string.sub(state, HEAD + 73, to), table.concat(levels), string.sub(state, to + 1)})
-    redis.call('HSET', keyM, 's', state)
   end
-  redis.call('HSET', keyM, 'v', FORMAT, 'meters', packMeters())
+  redis.call('HSET', keyM, 'v', FORMAT, 's', state, 'meters', packMeters())
   return FORMAT
 end
 local texts, numbers = redis.call('HMGET', keyM, unpack(TEXTS)), redis.call('HMGET', keyM, unpack(NUMBERS))

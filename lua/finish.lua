@@ -51,18 +51,19 @@ else
     local key, member, zero = place(e, id)
     redis.call('ZREM', key, member)
     addAll(e.op, e.score, e.units, callsOf(e), zero, -1, e.state)
+    e.score = math.min(math.max(math.max(now, later) - age, e.start, earliest()), e.score)
     for i = 1, #meters do
       local m = meters[i]
       local change = release and -e.units or units - e.units
       if m.calls then change = release and -1 or 0 end
-      if m.reached ~= WHOLE then
-        replayAnew(m)
-      elseif covers(m, e.op) then
+      if not covers(m, e.op) then -- nothing changes
+      elseif m.reached == WHOLE then
         pour(m, change, now - e.start, now, drains)
+      elseif e.score <= m.reached then -- else the replay has not come to it, and does
+        replayAnew(m)
       end
     end
     history.ended(e, release and -e.units or units - e.units, release and -1 or 0)
-    e.score = math.min(math.max(math.max(now, later) - age, e.start, earliest()), e.score)
     e.units, e.state = release and 0 or units, release and 'r' or 's'
     key, member, zero = place(e, id)
     redis.call('ZADD', key, int(e.score), member)

@@ -14,6 +14,9 @@ func isOlderFormat(reply []any) bool {
 func (s *Store) convert(ctx context.Context, name string) error {
 	doing := "convert the ledger of " + name
 	reply, err := s.run(ctx, s.scripts.Convert, append(s.allKeys(name, maxLimits), s.key(name, "x")), arguments(ledgerArgs{})...).Result()
+	if hasCode(err, "DAMAGED") {
+		return s.damaged(name, "m has buckets that cannot be read")
+	}
 	if err != nil {
 		return s.fault(doing, err)
 	}

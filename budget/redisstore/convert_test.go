@@ -1,6 +1,8 @@
 package redisstore_test
 
 import (
+	"crypto/sha1" //nolint:gosec // the script's digest
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -194,4 +196,36 @@ func sameLedgers(t *testing.T, f *fakeStore, model driver.Store) {
 		slices.SortFunc(rows, func(a, b driver.SpentRow) int { return strings.Compare(a.Name, b.Name) })
 	}
 	check.Equal(t, fmt.Sprint(got.Rows), fmt.Sprint(want.Rows), "who spent what")
+}
+
+// The head of a ledger is none that a program of an older format has a plan for.
+func TestHeadOfAnotherFormat(t *testing.T) {
+	t.Parallel()
+	f, admin := startFake(t)
+	for id := range 2 {
+		must.Get(f.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: []limit.Limit{rolling("w", 100, time.Hour)}, Items: []driver.Item{{ID: fmt.Sprint(id), Operation: "op", Units: 1}}, Host: "0a"}))(t)
+	}
+	m := must.Get(admin.HGetAll(t.Context(), "quotactl:v1:{"+name+"}:m").Result())(t)
+	head := func(format ...string) string {
+		sum := sha1.Sum([]byte(strings.Join(append(format, m["lid"], m["sig"], m["hosts"], "noted", "r:3600000000"), "\n")))
+		return hex.EncodeToString(sum[:])[:24]
+	}
+	check.Equal(t, m["s"][:24], head("3"), "the head")
+	check.Equal(t, m["s"][:24] == head(), false, "it is that of format 2")
+}
+
+// A ledger of an older format with buckets that cannot be read is damaged, and stays as it is.
+func TestConvertsNoUnreadableBuckets(t *testing.T) {
+	t.Parallel()
+	var keys map[string]olderKey
+	must.Do(t, json.Unmarshal(must.Get(os.ReadFile("testdata/format2.json"))(t), &keys))
+	f, admin := startFake(t)
+	restoreOlder(t, admin, keys)
+	key := "quotactl:v1:{" + name + "}:m"
+	must.Do(t, admin.HSet(t.Context(), key, "meters", "b:1:1000000:u:da39a3ee5e6b4b0d - 7 0 1").Err())
+	_, err := f.Look(t.Context(), driver.Look{Budget: name, Now: f.now, Limits: olderLimits(t)[0]})
+	must.Is(t, err, driver.ErrDamaged)
+	must.Equal(t, must.Get(admin.HGet(t.Context(), key, "v").Result())(t), "2", "format")
+	must.Get(driver.Apply(t.Context(), f, driver.Reset{Budget: name}))(t)
+	must.Get(f.Look(t.Context(), driver.Look{Budget: name, Now: f.now, Limits: olderLimits(t)[0]}))(t)
 }

@@ -106,7 +106,7 @@ func (s *Store) allKeys(name string, more int) []string {
 const maxLimits = 256
 
 func (s *Store) reset(ctx context.Context, name string) error {
-	if err := s.convert(ctx, name); err != nil {
+	if err := s.convert(ctx, name); err != nil && !errors.Is(err, driver.ErrDamaged) {
 		return err
 	}
 	if _, err := s.runForClock(ctx, s.scripts.Forget, "reset "+name, s.allKeys(name, maxLimits)); err != nil {

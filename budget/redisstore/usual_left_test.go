@@ -104,8 +104,14 @@ func TestUsualBesideAWindowGivenUp(t *testing.T) {
 		}
 		cancel()
 		before := runs.decided.Load()
-		for range 40 {
+		for i := range 40 {
 			must.Do(t, decide(t.Context(), limits...))
+			if id := fmt.Sprint("reserved", i); i%3 == 0 {
+				f.now++
+				must.Get(f.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: limits, Items: []driver.Item{{ID: id, Operation: "b", Units: 2, Lease: time.Hour.Microseconds()}}}))(t)
+				f.now++
+				must.Get(f.Finish(t.Context(), driver.Finish{Budget: name, Now: f.now, ID: id, Units: 5}))(t)
+			}
 		}
 		if decided := runs.decided.Load() - before; decided < 10 {
 			t.Errorf("usual.lua decided %d of 40 charges beside a window of kind %s that was given up", decided, other.Kind)

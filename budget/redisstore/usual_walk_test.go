@@ -174,10 +174,15 @@ func TestUsualWalk(t *testing.T) {
 			}
 		}
 	}
+	decided := int64(0)
 	for i, r := range runs {
+		decided += r.decided.Load()
 		t.Logf("%d runs of usual.lua decided, %d left it to charge.lua, %d others", r.decided.Load(), r.left.Load(), r.other.Load())
 		if r.decided.Load() < 20 {
 			t.Errorf("store %d: usual.lua hardly had a turn", i)
 		}
+	}
+	if decided < 400 {
+		t.Errorf("usual.lua decided %d batches in all", decided)
 	}
 }
