@@ -205,7 +205,7 @@ p = runsAt
 while charged < nr do
   local count, units, b, lease = a[p + 1], a[p + 2], size + (a[p + 3] - 1) * stride, a[p + 4]
   local amount, fits = count * units, true
-  local h, q = p + 4, p + 5 + nm
+  local poured, q = p + 4, p + 5 + nm
   for _ = 1, a[q] do
     if t[a[q + 1]] + count * a[q + 2] > a[q + 3] then fits = false end
     q = q + 3
@@ -280,9 +280,9 @@ while charged < nr do
     local seen, later = at <= now + 1 and at + granted - 1 or now, math.max(raw, caller)
     drain(seen)
     for m = 1, nm do
-      if a[h + m] >= 0 then
+      if a[poured + m] >= 0 then
         local j = levels + 3 * m - 3
-        t[j + 1], t[j + 3] = t[j + 1] + a[h + m], math.max(t[j + 3], seen, later - now > 60000000 and later or now)
+        t[j + 1], t[j + 3] = t[j + 1] + a[poured + m], math.max(t[j + 3], seen, later - now > 60000000 and later or now)
       end
     end
   end

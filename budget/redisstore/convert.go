@@ -5,9 +5,12 @@ import "context"
 // ledgerFormat is the format of a ledger that this version writes; it converts older ones.
 const ledgerFormat = "3"
 
+// converts reports whether a format is one that this version converts.
+func converts(format string) bool { return format == "1" || format == "2" }
+
 // isOlderFormat reports whether a script found a ledger that is to be converted first.
 func isOlderFormat(reply []any) bool {
-	return len(reply) == 3 && replyHead(reply[:2]) && number(reply[0]) == statusNewer && (text(reply, 2) == "1" || text(reply, 2) == "2")
+	return len(reply) == 3 && replyHead(reply[:2]) && number(reply[0]) == statusNewer && converts(text(reply, 2))
 }
 
 // convert converts a ledger of an older format; one of any other it leaves as it is.

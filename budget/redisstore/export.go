@@ -98,9 +98,9 @@ func (s *Store) exportPage(ctx context.Context, export driver.Export, cursor str
 		page.head.At = earlierClock(clock, export.Now)
 		return page, nil
 	}
-	switch version := text(reply, 1); version {
-	case ledgerFormat:
-	case "1", "2":
+	switch version := text(reply, 1); {
+	case version == ledgerFormat:
+	case converts(version):
 		if err := s.convert(ctx, export.Budget); err != nil {
 			return page, err
 		}

@@ -21,11 +21,15 @@ const tidyFirst = 8
 type usualRun struct {
 	first, items int // among the open ones
 	operation    int
-	row          int  // the place of the operation among the rows, from 1
-	metered      bool // a bucket counts it, which drains between two items: the run has one
+	row          int // the place of the operation among the rows, from 1
 	usualTexts
+	poured  []int64 // for each bucket, what an item adds to it, or notPoured
+	metered bool    // some bucket counts it, which drains between two items: so the run has one
 	changes []int64 // for each limit, what an item adds to its use
 }
+
+// notPoured is what an item adds to a bucket that does not count it.
+const notPoured = -1
 
 // usualBatch is a run of usual.lua.
 type usualBatch struct {
@@ -133,8 +137,14 @@ func (p *plan) batch(b *batch) (u usualBatch, ok bool) {
 		if no == 0 {
 			return u, false
 		}
-		metered := slices.ContainsFunc(p.meters, func(m plannedMeter) bool { return p.registry.counts(m.limit, no) })
-		run := usualRun{first: j, items: 1, operation: no, metered: metered, row: u.row(no), usualTexts: p.texts(b, no, item), changes: make([]int64, len(b.Limits))}
+		run := usualRun{first: j, items: 1, operation: no, row: u.row(no), usualTexts: p.texts(b, no, item), changes: make([]int64, len(b.Limits))}
+		for _, m := range p.meters {
+			amount := int64(notPoured)
+			if p.registry.counts(m.limit, no) {
+				amount, run.metered = m.limit.Amount(item.Units), true
+			}
+			run.poured = append(run.poured, amount)
+		}
 		for k, l := range b.Limits {
 			if l.Covers(item.Operation) && (l.Window.Kind != limit.Concurrent || item.Lease > 0) {
 				run.changes[k] = l.Amount(item.Units)
@@ -285,13 +295,7 @@ func (u *usualBatch) args(b *batch, attempt time.Time) []any {
 func (u *usualBatch) appendChecks(numbers []byte, b *batch, run usualRun) []byte {
 	item := &b.Items[b.open[run.first]]
 	numbers = appendNumbers(numbers, int64(run.items), item.Units, int64(run.row), item.Lease)
-	for _, m := range u.meters {
-		if u.registry.counts(m.limit, run.operation) {
-			numbers = appendNumbers(numbers, m.limit.Amount(item.Units))
-		} else {
-			numbers = appendNumbers(numbers, -1)
-		}
-	}
+	numbers = appendNumbers(numbers, run.poured...)
 	count := len(numbers)
 	numbers = appendNumbers(numbers, 0)
 	checks, divided := int64(0), int64(0)
