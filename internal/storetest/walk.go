@@ -18,14 +18,13 @@ import (
 // Walk takes random steps on the store and on the reference model, and checks that all
 // answers are the same. A step is a charge, a recorded charge, a settlement, a release, a
 // look, a lock, a report of drift, an accepted clock, a recovery, a reset or a move to
-// another ledger. It takes the given number of steps at full size, otherwise a few thousand;
+// another ledger. It takes at least the given number of steps at full size, otherwise a few thousand;
 // QUOTACTL_WALK_STEPS sets the number. QUOTACTL_WALK_SEED repeats a walk.
 func Walk(t *testing.T, open Open, steps int) {
 	t.Helper()
 	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
 	steps = int(effort.Number(t, "QUOTACTL_WALK_STEPS", uint64(effort.Of(min(steps, 3000), steps))))
-	w := walk(t, open, seed, steps, false)
-	w.musts(steps, []string{"granted", "refused", "replayed", "conflict", "settled", "released", "clock refused", "clock accepted", "looked", "stepped back", "never fits", "limits changed",
+	walk(t, open, seed, steps, false, []string{"granted", "refused", "replayed", "conflict", "settled", "released", "clock refused", "clock accepted", "looked", "stepped back", "never fits", "limits changed",
 		"finish expired", "refused by rolling", "refused by coarse", "refused by calendar", "refused by guarded calendar", "refused by bucket", "refused by concurrent",
 		"recorded", "finished earlier", "lost", "nothing lost", "recovered", "reset", "recovering", "rolled back", "moved", "locked", "lock stood", "unlocked", "observed", "fenced",
 		"history", "kept", "fits by a lapse",
@@ -37,30 +36,26 @@ func Walk(t *testing.T, open Open, steps int) {
 func WalkCalm(t *testing.T, open Open, steps int) {
 	t.Helper()
 	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
-	w := walk(t, open, seed, int(effort.Number(t, "QUOTACTL_WALK_STEPS", uint64(effort.Of(min(steps, 3000), steps)))), true)
-	w.musts(w.step, []string{"granted", "refused", "replayed", "settled", "released", "looked", "limits changed",
+	steps = int(effort.Number(t, "QUOTACTL_WALK_STEPS", uint64(effort.Of(min(steps, 3000), steps))))
+	walk(t, open, seed, steps, true, []string{"granted", "refused", "replayed", "settled", "released", "looked", "limits changed",
 		"refused by rolling", "refused by coarse", "refused by calendar", "refused by guarded calendar", "refused by concurrent", "recorded", "lost", "locked", "history", "kept"})
 }
 
-// walk takes the steps of a walk.
-func walk(t *testing.T, open Open, seed uint64, steps int, calm bool) *walker {
+// walk takes the steps of a walk. A long one has to come by all of musts: it goes on to
+// three times its steps for what it lacks, and fails if that is not enough.
+func walk(t *testing.T, open Open, seed uint64, steps int, calm bool, musts []string) {
 	t.Helper()
 	w := &walker{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), counts: map[string]int{}, calm: calm}
 	clock := func() int64 { return w.now }
 	w.store, w.model = open(t, clock), memstore.New(clock)
-	for w.step < steps {
-		w.episode(min(steps-w.step, 200+w.rng.IntN(400)))
+	lacks := func(must string) bool { return steps >= 10_000 && w.counts[must] == 0 }
+	for w.step < steps || w.step < 3*steps && slices.ContainsFunc(musts, lacks) {
+		w.episode(200 + w.rng.IntN(400))
 	}
 	t.Logf("seed %d: %d steps: %v", seed, w.step, w.counts)
-	return w
-}
-
-// musts fails a long walk that never came by something.
-func (w *walker) musts(steps int, list []string) {
-	w.t.Helper()
-	for _, must := range list {
-		if steps >= 10_000 && w.counts[must] == 0 {
-			w.t.Errorf("seed %d: the walk never came by %q: it shows less than it should", w.seed, must)
+	for _, must := range musts {
+		if lacks(must) {
+			t.Errorf("seed %d: the walk never came by %q: it shows less than it should", seed, must)
 		}
 	}
 }
