@@ -165,7 +165,7 @@ func TestUsualWalk(t *testing.T) {
 			store.SetMaxSteps(steps)
 		}
 		runs = append(runs, countRuns(store))
-		for n := range effort.Of(4, 30) {
+		for n := range effort.Of(4, 15) {
 			w.stores = [2]driver.Store{store, memstore.New(func() int64 { return w.now })}
 			w.name, w.configs, w.open = fmt.Sprint("up/", i, "/", n), [2][]limit.Limit{w.limits(), w.limits()}, nil
 			w.past, w.live = nil, [2]bool{}

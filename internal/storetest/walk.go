@@ -48,7 +48,7 @@ func walk(t *testing.T, open Open, seed uint64, steps int, calm bool, musts []st
 	w := &walker{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), counts: map[string]int{}, calm: calm}
 	clock := func() int64 { return w.now }
 	w.store, w.model = open(t, clock), memstore.New(clock)
-	lacks := func(must string) bool { return steps >= 10_000 && w.counts[must] == 0 }
+	lacks := func(must string) bool { return steps >= 8000 && w.counts[must] == 0 }
 	for w.step < steps || w.step < 3*steps && slices.ContainsFunc(musts, lacks) {
 		w.episode(200 + w.rng.IntN(400))
 	}
@@ -110,6 +110,8 @@ func (w *walker) episode(steps int) {
 			continue
 		}
 		switch n := w.rng.IntN(100); {
+		case n < 12 && w.calm: // otherwise too few calls come upon a lock
+			w.locks(limits)
 		case n < 72:
 			w.decide(limits)
 		case n < 90:
