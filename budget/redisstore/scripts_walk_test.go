@@ -48,14 +48,15 @@ func TestWalkOfTwoScripts(t *testing.T) {
 				p.Store = p.stores[0]
 				return p
 			}, 8_000)
-			var decidedByBoth int64
+			var decidedByBoth, all int64
 			for i, r := range runs {
 				decided := r.decided.Load()
 				t.Logf("process %d: usual.lua decided %d times and left %d; %d other runs", i, decided, r.left.Load(), r.other.Load())
 				decidedByBoth += decided
+				all += decided + r.left.Load() + r.other.Load()
 			}
-			// About one step in 30 is decided by usual.lua; a short walk has 300.
-			if decidedByBoth == 0 {
+			// A walk on a single ledger may be by limits that usual.lua always leaves.
+			if all > 1000 && decidedByBoth == 0 {
 				t.Error("usual.lua decided nothing: the walk shows less than it should")
 			}
 		})
