@@ -51,7 +51,7 @@ func Splits(t *testing.T, data Lossy) {
 	s.closeAll()
 	t.Logf("seed %d: %d rounds: %v", seed, rounds, s.counts)
 	for _, seen := range []string{"split", "flushed", "rolled back", "settled", "released", "restarted"} {
-		if rounds >= 200 && s.counts[seen] == 0 {
+		if rounds >= 100 && s.counts[seen] == 0 {
 			t.Errorf("seed %d: nothing was %s in %d rounds: %v", seed, seen, rounds, s.counts)
 		}
 	}
