@@ -18,8 +18,8 @@ import (
 // Walk takes random steps on the store and on the reference model, and checks that all
 // answers are the same. A step is a charge, a recorded charge, a settlement, a release, a
 // look, a lock, a report of drift, an accepted clock, a recovery, a reset or a move to
-// another ledger. It takes at least the given number of steps at full size, otherwise a few thousand;
-// QUOTACTL_WALK_STEPS sets the number. QUOTACTL_WALK_SEED repeats a walk.
+// another ledger. It takes at least the given number of steps at full size, otherwise a few
+// thousand; QUOTACTL_WALK_STEPS sets the number. QUOTACTL_WALK_SEED repeats a walk.
 func Walk(t *testing.T, open Open, steps int) {
 	t.Helper()
 	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
