@@ -19,7 +19,7 @@ import (
 // script can take long, and take the context. Callers check the context between statements
 // and right before the commit.
 type conn struct {
-	library
+	handle
 	busy  time.Duration
 	stmts map[string]statement
 }
@@ -41,11 +41,11 @@ func connect(ctx context.Context, path string, busy time.Duration, readOnly bool
 		query.Set("mode", "ro")
 	}
 	text := strings.ReplaceAll(query.Encode(), "+", "%20") // SQLite does not decode + to a space
-	library, err := openLibrary((&url.URL{Scheme: "file", Path: path, RawQuery: text}).String())
+	handle, err := openHandle((&url.URL{Scheme: "file", Path: path, RawQuery: text}).String())
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{library: library, busy: busy, stmts: map[string]statement{}}
+	c := &conn{handle: handle, busy: busy, stmts: map[string]statement{}}
 	c.waitBusy(busy)
 	pragmas := "PRAGMA synchronous=FULL;"
 	if readOnly {
@@ -77,7 +77,7 @@ func (c *conn) close() error {
 	for _, s := range c.stmts {
 		c.finalize(s) // its error would be that of its last step
 	}
-	return c.library.close()
+	return c.handle.close()
 }
 
 // prepared returns the statement, which it prepares once for the connection.
