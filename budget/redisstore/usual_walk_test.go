@@ -153,6 +153,7 @@ func TestUsualWalk(t *testing.T) {
 	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
 	server := redistest.Start(t)
 	rng := rand.New(rand.NewPCG(seed, 18))
+	ledgers := effort.Number(t, "QUOTACTL_USUAL_LEDGERS", effort.Of[uint64](4, 30))
 	runs := []*usualRuns{}
 	for i, steps := range []int{0, 3, 0, 0} {
 		w := &usualWalk{t: t, rng: rng, now: time.Date(2026, 6, 10, 12, 0, 0, 0, time.UTC).UnixMicro(), buckets: i >= 2, skews: []int64{0, 0, 0, -700, 400}}
@@ -165,7 +166,7 @@ func TestUsualWalk(t *testing.T) {
 			store.SetMaxSteps(steps)
 		}
 		runs = append(runs, countRuns(store))
-		for n := range effort.Of(4, 15) {
+		for n := range ledgers {
 			w.stores = [2]driver.Store{store, memstore.New(func() int64 { return w.now })}
 			w.name, w.configs, w.open = fmt.Sprint("up/", i, "/", n), [2][]limit.Limit{w.limits(), w.limits()}, nil
 			w.past, w.live = nil, [2]bool{}

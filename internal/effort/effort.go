@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -46,11 +47,15 @@ func Number(t testing.TB, variable string, otherwise uint64) uint64 {
 	if text == "" {
 		return otherwise
 	}
-	n, err := strconv.ParseUint(strings.ReplaceAll(text, "_", ""), 10, 64)
+	n, err := number(text)
 	if err != nil {
 		t.Fatalf("%s: %v: use a number", variable, err)
 	}
 	return n
+}
+
+func number(text string) (uint64, error) {
+	return strconv.ParseUint(strings.ReplaceAll(text, "_", ""), 10, 64)
 }
 
 // Seed is a seed for the test: the variable's value, else a random one. A test
@@ -66,17 +71,27 @@ func Seed(t testing.TB, variable string) uint64 {
 	return seed
 }
 
-// repeat is the command that runs a test with a seed.
+// sizes are the environment's numbers for tests, but for one variable, as the shell sets them.
+func sizes(but string) string {
+	var set []string
+	for _, one := range os.Environ() {
+		name, value, _ := strings.Cut(one, "=")
+		ours := strings.HasPrefix(name, "QUOTACTL_") || strings.HasPrefix(name, "SIMULATE_")
+		if _, err := number(value); ours && err == nil && name != but {
+			set = append(set, one+" ")
+		}
+	}
+	slices.Sort(set)
+	return strings.Join(set, "")
+}
+
+// repeat is the command that runs a test with a seed, at the same size.
 func repeat(test, variable string, seed uint64) string {
 	parts := strings.Split(test, "/")
 	for i, part := range parts {
 		parts[i] = "^" + regexp.QuoteMeta(part) + "$"
 	}
-	size := ""
-	if Full() {
-		size = full + "=1 "
-	}
-	return fmt.Sprintf("cd %s && %s%s=%d go test -count=1 -run %s .", quote(folder), size, variable, seed, quote(strings.Join(parts, "/")))
+	return fmt.Sprintf("cd %s && %s%s=%d go test -count=1 -run %s .", quote(folder), sizes(variable), variable, seed, quote(strings.Join(parts, "/")))
 }
 
 // quote quotes a word for the shell.
