@@ -59,12 +59,18 @@ if latest >= t[4] or latest >= a[3] or t[5] < a[5] then return 4 end
 
 local firstRun, nt = 3 + nk, a[11]
 local firstID = firstRun + 3 * nr + nt
-f = call('HMGET', K[2], unpack(A, firstRun + 3 * nr, firstID + n - 1))
-for i = 1, nt do
-  if not f[i] then return 5 end
-end
-for i = nt + 1, nt + n do
-  if f[i] then return 6 end
+if n == 1 then -- whether the ledger has its id, the first write shows
+  for i = firstID - nt, firstID - 1 do
+    if call('HEXISTS', K[2], A[i]) == 0 then return 5 end
+  end
+else
+  f = call('HMGET', K[2], unpack(A, firstRun + 3 * nr, firstID + n - 1))
+  for i = 1, nt do
+    if not f[i] then return 5 end
+  end
+  for i = nt + 1, nt + n do
+    if f[i] then return 6 end
+  end
 end
 if call('HLEN', K[2]) ~= t[3] then return 7 end
 local p = runsAt
@@ -295,45 +301,65 @@ local hour = a[15] >= 0 and floor((at - a[15]) / 3600000000) or 0
 if a[15] >= 0 and (hour < 0 or hour > 23 or final >= a[15] + (hour + 1) * 3600000000) then return 17 end
 
 -- From here on the script writes.
+local id, score = A[firstID], string.format('%.0f', at)
+if n == 1 then
+  local entry, lease = A[firstRun + 1] .. score .. '|', a[runsAt + 4]
+  if lease > 0 then
+    score = string.format('%.0f', at + lease)
+    entry = entry .. score
+  end
+  if call('HSETNX', K[2], id, entry .. A[firstID + 1]) == 0 then return 6 end
+end
 if a[15] >= 0 then
-  local line = hour .. '='
-  for i = 1, charged do line = line .. A[firstRun + 3 * i - 1] end
+  local line = hour .. '=' .. A[firstRun + 2]
+  for i = 2, charged do line = line .. A[firstRun + 3 * i - 1] end
   line = line .. '\n'
-  local length = call('APPEND', K[3 + nr], line)
+  local length = redis.pcall('APPEND', K[3 + nr], line)
+  if type(length) == 'table' then
+    if n == 1 then call('HDEL', K[2], id) end
+    return length
+  end
   if length == #line then
     call('PEXPIREAT', K[3 + nr], string.format('%.0f', expiry(a[16])))
     wants = 1
   end
   if floor(length / 32768) > floor((length - #line) / 32768) then wants = 1 end
 end
-local entries, from, one = {}, 0, a[14] == 1
-for i = 1, charged do
-  local members = {}
-  local q = firstRun + 3 * (i - 1)
-  local member, begin = A[q], A[q + 1]
-  p = i == 1 and runsAt or p
-  local count, lease = a[p + 1], a[p + 4]
-  for k = 1, count do
-    local item, instant = from + k, string.format('%.0f', at + from + k - 1)
-    local id = A[firstID + item - 1]
-    local ends = A[firstID + n - 1 + (one and 1 or item)]
-    members[2 * k - 1], members[2 * k] = instant, member .. id
-    if lease > 0 then
-      local score = string.format('%.0f', at + from + k - 1 + lease)
-      members[2 * k - 1], instant = score, instant .. '|' .. score
-    else
-      instant = instant .. '|'
+if n == 1 then
+  call('ZADD', K[3], score, A[firstRun] .. id)
+else
+  local entries, from, one = {}, 0, a[14] == 1
+  local digit, tens = tonumber(sub(score, -1)), sub(score, 1, -2)
+  p = runsAt
+  for i = 1, charged do
+    local members = {}
+    local q = firstRun + 3 * (i - 1)
+    local member, begin = A[q], A[q + 1]
+    local count, lease = a[p + 1], a[p + 4]
+    for k = 1, count do
+      local item = from + k
+      id = A[firstID + item - 1]
+      local start, ends = tens .. sub('0123456789', digit + 1, digit + 1), A[firstID + n - 1 + (one and 1 or item)]
+      digit = digit + 1
+      if digit == 10 then digit, tens = 0, string.format('%.0f', (at + item) / 10) end
+      if lease > 0 then
+        score = string.format('%.0f', at + item - 1 + lease)
+        entries[2 * item] = begin .. start .. '|' .. score .. ends
+      else
+        score = start
+        entries[2 * item] = begin .. start .. '|' .. ends
+      end
+      entries[2 * item - 1], members[2 * k - 1], members[2 * k] = id, score, member .. id
     end
-    entries[2 * item - 1], entries[2 * item] = id, begin .. instant .. ends
+    call('ZADD', K[2 + i], unpack(members))
+    from = from + count
+    p = p + 5 + nm + 3 * a[p + 5 + nm]
+    local shared = a[p + 1]
+    p = p + 1
+    for _ = 1, shared do p = p + 4 + 3 * a[p + 4] end
   end
-  call('ZADD', K[2 + i], unpack(members))
-  from = from + count
-  p = p + 5 + nm + 3 * a[p + 5 + nm]
-  local shared = a[p + 1]
-  p = p + 1
-  for _ = 1, shared do p = p + 4 + 3 * a[p + 4] end
+  call('HSET', K[2], unpack(entries))
 end
-call('HSET', K[2], unpack(entries))
 t[1], t[2], t[3], t[5] = latest, final, t[3] + granted, t[5] + granted
 if latest >= t[9] then t[9], wants = latest + 1000000, 1 end
 reply[2], reply[4], reply[5] = latest, t[5], wants
