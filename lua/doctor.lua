@@ -16,6 +16,7 @@ local function try(...)
 end
 try('EXISTS', hash)
 try('HSET', hash, 'f', '1')
+try('HSETNX', hash, 'f', '1')
 try('HGET', hash, 'f')
 try('HMGET', hash, 'f')
 try('HLEN', hash)

@@ -131,36 +131,35 @@ do
     redis.call('HSET', key, unpack(list))
   end
 
-  -- fold moves what a day's log has into the day's hash. Most lines of an hour are alike, so
-  -- that it counts them before it reads them. With on, the log goes on, so that usual.lua does
-  -- not begin it anew.
+  -- count counts the parts of a text that end with a mark, alike ones together: each is in list
+  -- once, and in often as many times more.
+  local function count(text, from, mark, more, list, often)
+    local find, sub = string.find, string.sub
+    local to = find(text, mark, from, true)
+    while to do
+      local part = sub(text, from, to)
+      local times = often[part] or 0
+      if times == 0 then list[#list + 1] = part end
+      often[part], from = times + more, to + 1
+      to = find(text, mark, from, true)
+    end
+  end
+
+  -- fold moves what a day's log has into the day's hash. Most lines of an hour are alike, and
+  -- most of what unlike ones have, so that it counts both before it reads them. With on, the log
+  -- goes on, so that usual.lua does not begin it anew.
   local function fold(day, on)
     local lines, often, hours, order = {}, {}, {}, {}
-    for line in string.gmatch(redis.call('GET', logs[day]) or '', '[^\n]+') do
-      if not often[line] then lines[#lines + 1] = line end
-      often[line] = (often[line] or 0) + 1
-    end
-    local function sum(hour, name, units, calls, times)
-      local at = hours[hour]
-      if not at then
-        at = {places = {}, names = {}, units = {}, calls = {}}
-        hours[hour], order[#order + 1] = at, hour
-      end
-      local i = at.places[name]
-      if not i then
-        i = #at.names + 1
-        at.places[name], at.names[i], at.units[i], at.calls[i] = i, name, 0, 0
-      end
-      at.units[i], at.calls[i] = at.units[i] + units * times, at.calls[i] + calls * times
-    end
+    count(redis.call('GET', logs[day]) or '', 1, '\n', 1, lines, often)
     for i = 1, #lines do
-      local line = lines[i]
-      local hour, name, units, calls = string.match(line, '^(%d+)=(%S+) (-?%d+) (-?%d+);$')
-      if hour then -- as most often
-        sum(hour, name, units, calls, often[line])
-      else
-        hour = string.match(line, '^%d+')
-        for name, units, calls in string.gmatch(line, '[=;](%S+) (-?%d+) (-?%d+)') do sum(hour, name, units, calls, often[line]) end
+      local hour = string.match(lines[i], '^(%d+)=')
+      if hour then
+        local at = hours[hour]
+        if not at then
+          at = {parts = {}, often = {}}
+          hours[hour], order[#order + 1] = at, hour
+        end
+        count(lines[i], #hour + 2, ';', often[lines[i]], at.parts, at.often)
       end
     end
     if #lines > 0 then redis.call('DEL', logs[day]) end
@@ -169,8 +168,17 @@ do
       redis.call('PEXPIREAT', logs[day], endOf(day))
     end
     for _, hour in ipairs(order) do
-      local at = hours[hour]
-      writeHour(day * DAY + hour * HOUR, at.names, at.units, at.calls)
+      local at, places, names, units, calls = hours[hour], {}, {}, {}, {}
+      for _, part in ipairs(at.parts) do
+        local name, u, c = string.match(part, '^(%S+) (-?%d+) (-?%d+);$')
+        local i, times = places[name], at.often[part]
+        if not i then
+          i = #names + 1
+          places[name], names[i], units[i], calls[i] = i, name, 0, 0
+        end
+        units[i], calls[i] = units[i] + u * times, calls[i] + c * times
+      end
+      if #names > 0 then writeHour(day * DAY + hour * HOUR, names, units, calls) end
     end
   end
 

@@ -76,7 +76,15 @@ local function earliest() return math.max(horizon(M.last), M.gone, M.merged) + 1
 -- stands for its charge on.
 local function held(e) return e.score > math.max(horizon(M.last), M.gone) end
 
-local function unitsOf(member) return tonumber(string.match(member, '^(%d+)')) end
+local unitsOf
+do
+  local byte, match = string.byte, string.match
+  function unitsOf(member)
+    local digit, colon = byte(member, 1, 2)
+    if colon == 58 then return digit - 48 end -- most are below ten
+    return tonumber(match(member, '^(%d+)'))
+  end
+end
 local function idOf(member) return string.match(member, '^[%d,]+:(.*)$') end
 
 -- callsIn is how many calls a member stands for.

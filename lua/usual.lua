@@ -61,7 +61,7 @@ local firstRun, nt = 3 + nk, a[11]
 local firstID = firstRun + 3 * nr + nt
 if n == 1 then -- whether the ledger has its id, the first write shows
   for i = firstID - nt, firstID - 1 do
-    if call('HEXISTS', K[2], A[i]) == 0 then return 5 end
+    if not call('HGET', K[2], A[i]) then return 5 end
   end
 else
   f = call('HMGET', K[2], unpack(A, firstRun + 3 * nr, firstID + n - 1))

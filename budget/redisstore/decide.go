@@ -372,7 +372,7 @@ func (b *batch) args(had, r registry, added, split []string, attempt time.Time) 
 			Progress: b.progress[i], Bounds: make([]int64, len(b.Limits)),
 		}
 		if args.Kept > 0 {
-			spent.add(r.names[a.Op-1], *item)
+			spent.add(item)
 		}
 		if item.Recorded {
 			a.Age = &item.Age

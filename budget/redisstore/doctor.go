@@ -14,7 +14,7 @@ import (
 )
 
 // LeastCommands are the commands a user needs, on the keys of the prefix.
-const LeastCommands = "evalsha eval select time exists del get append hget hmget hset hdel hlen hscan zadd zrem zcard zcount zrange zrangebyscore zremrangebyrank pexpireat"
+const LeastCommands = "evalsha eval select time exists del get append hget hmget hset hsetnx hdel hlen hscan zadd zrem zcard zcount zrange zrangebyscore zremrangebyrank pexpireat"
 
 // LeastClusterCommands are further commands that a user of a cluster needs.
 const LeastClusterCommands = "cluster|slots cluster|shards readonly command"

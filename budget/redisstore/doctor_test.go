@@ -79,7 +79,7 @@ func TestDiagnoseNamesMissingPermissions(t *testing.T) {
 	ctx := t.Context()
 	server := redistest.Start(t)
 	admin := server.Client()
-	for _, missing := range strings.Fields("exists get append hget hmget hset hdel hlen hscan zadd zrem zcard zcount zrange zrangebyscore zremrangebyrank pexpireat del") {
+	for _, missing := range strings.Fields("exists get append hget hmget hset hsetnx hdel hlen hscan zadd zrem zcard zcount zrange zrangebyscore zremrangebyrank pexpireat del") {
 		args := []any{"ACL", "SETUSER", "least", "reset", "on", ">secret", "~quotactl:*", "-@all"}
 		for _, command := range strings.Fields(redisstore.LeastCommands) {
 			if command != missing {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
-	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // historyDay is the length of the days by which history is kept, in µs.
@@ -79,11 +78,10 @@ type spentSeries []struct {
 	calls     int64
 }
 
-// add adds an item that counts under the name of an operation or a pair.
-func (s *spentSeries) add(name string, item driver.Item) {
-	operation, _ := limit.CutPair(name)
+// add adds an item.
+func (s *spentSeries) add(item *driver.Item) {
 	for i := range *s {
-		if one := &(*s)[i]; one.operation == operation && one.labels.Job == item.Labels.Job && one.labels.Region == item.Labels.Region {
+		if one := &(*s)[i]; one.operation == item.Operation && one.labels.Job == item.Labels.Job && one.labels.Region == item.Labels.Region {
 			one.units += item.Units
 			one.calls++
 			return
@@ -94,7 +92,7 @@ func (s *spentSeries) add(name string, item driver.Item) {
 		labels    driver.Labels
 		units     int64
 		calls     int64
-	}{operation, item.Labels, item.Units, 1})
+	}{item.Operation, item.Labels, item.Units, 1})
 }
 
 // String is the form of the log of a day.

@@ -118,8 +118,8 @@ func (b *batch) plan() *plan {
 	if b.mode != deciding || b.slow || len(b.Items) == 0 || len(b.Limits) == 0 {
 		return nil
 	}
-	for _, item := range b.Items {
-		if item.DryRun || item.Recorded {
+	for i := range b.Items {
+		if b.Items[i].DryRun || b.Items[i].Recorded {
 			return nil
 		}
 	}

@@ -337,7 +337,7 @@ func (u *usualBatch) series(b *batch, run usualRun) string {
 	}
 	var spent spentSeries
 	for _, i := range b.open[run.first : run.first+run.items] {
-		spent.add(u.registry.names[run.operation-1], b.Items[i])
+		spent.add(&b.Items[i])
 	}
 	return spent.String()
 }
