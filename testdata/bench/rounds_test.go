@@ -86,7 +86,7 @@ const warmed = 500
 func (g group) run(b *testing.B) {
 	rows, err := regexp.Compile(os.Getenv(rowsVariable))
 	must.Do(b, err)
-	rounds := int(effort.Number(b, roundsVariable, 12))
+	rounds := int(effort.Number(b, roundsVariable, 20))
 	span := time.Duration(effort.Number(b, turnVariable, 100)) * time.Millisecond
 	name := fmt.Sprintf("goroutines=%d", g.goroutines)
 	needed := map[string]bool{}
