@@ -26,7 +26,10 @@ func (s *Spec) validate() error {
 	}
 	names := map[string]bool{}
 	for _, l := range s.Limits {
-		if l.Name == "" || names[l.Name] {
+		if !driver.ValidName(l.Name) {
+			return fmt.Errorf("limit %q: use letters, digits, dots, underscores and dashes for its name, up to 63", l.Name)
+		}
+		if names[l.Name] {
 			return fmt.Errorf("limit %q: every limit needs its own name", l.Name)
 		}
 		names[l.Name] = true

@@ -162,8 +162,8 @@ do
         count(lines[i], #hour + 2, ';', often[lines[i]], at.parts, at.often)
       end
     end
-    if #lines > 0 then redis.call('DEL', logs[day]) end
-    if #lines > 0 and on then
+    if #order > 0 then redis.call('DEL', logs[day]) end
+    if #order > 0 and on then
       redis.call('APPEND', logs[day], '\n')
       redis.call('PEXPIREAT', logs[day], endOf(day))
     end
@@ -171,12 +171,14 @@ do
       local at, places, names, units, calls = hours[hour], {}, {}, {}, {}
       for _, part in ipairs(at.parts) do
         local name, u, c = string.match(part, '^(%S+) (-?%d+) (-?%d+);$')
-        local i, times = places[name], at.often[part]
-        if not i then
-          i = #names + 1
-          places[name], names[i], units[i], calls[i] = i, name, 0, 0
+        if name then
+          local i, times = places[name], at.often[part]
+          if not i then
+            i = #names + 1
+            places[name], names[i], units[i], calls[i] = i, name, 0, 0
+          end
+          units[i], calls[i] = units[i] + u * times, calls[i] + c * times
         end
-        units[i], calls[i] = units[i] + u * times, calls[i] + c * times
       end
       if #names > 0 then writeHour(day * DAY + hour * HOUR, names, units, calls) end
     end

@@ -24,7 +24,8 @@
 --       then the fields of the rows; for each run the beginning of a member, that of an entry
 --       and what it adds to the history; known ids, which the ledger must have; the
 --       items' ids; and the ends of their entries, one for all or one each
--- Returns a number: the caller is to run charge.lua. Else, packed: clock, last seen, time of the
+-- Returns a number: the caller is to run charge.lua. Or an error, if a command failed: a single
+--   charge is then not written. Else, packed: clock, last seen, time of the
 --   first charge, changes, whether there is something to tidy that the caller is to have
 --   charge.lua do, and for each run that fits its places' numbers after it. Runs after
 --   the first that does not fit are not charged. One caller at most is told to tidy.
@@ -310,24 +311,32 @@ if n == 1 then
   end
   if call('HSETNX', K[2], id, entry .. A[firstID + 1]) == 0 then return 6 end
 end
+local failed -- what a command that failed said
 if a[15] >= 0 then
   local line = hour .. '=' .. A[firstRun + 2]
   for i = 2, charged do line = line .. A[firstRun + 3 * i - 1] end
   line = line .. '\n'
   local length = redis.pcall('APPEND', K[3 + nr], line)
   if type(length) == 'table' then
-    if n == 1 then call('HDEL', K[2], id) end
-    return length
+    failed = length
+  else
+    if length == #line then
+      local done = redis.pcall('PEXPIREAT', K[3 + nr], string.format('%.0f', expiry(a[16])))
+      failed, wants = type(done) == 'table' and done, 1
+    end
+    if floor(length / 32768) > floor((length - #line) / 32768) then wants = 1 end
   end
-  if length == #line then
-    call('PEXPIREAT', K[3 + nr], string.format('%.0f', expiry(a[16])))
-    wants = 1
-  end
-  if floor(length / 32768) > floor((length - #line) / 32768) then wants = 1 end
 end
 if n == 1 then
-  call('ZADD', K[3], score, A[firstRun] .. id)
-else
+  local member = A[firstRun] .. id
+  if not failed then
+    local done = redis.pcall('ZADD', K[3], score, member)
+    failed = type(done) == 'table' and done
+  end
+  if failed then call('HDEL', K[2], id) end
+end
+if failed then return failed end
+if n > 1 then
   local entries, from, one = {}, 0, a[14] == 1
   local digit, tens = tonumber(sub(score, -1)), sub(score, 1, -2)
   p = runsAt

@@ -11,6 +11,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
+	"github.com/quotactl/quotactl/internal/redistest"
 )
 
 // ledgerKey is how the keys of the tests' ledger begin.
@@ -31,7 +32,7 @@ func TestUsualWritesEachInstant(t *testing.T) {
 			f.now += 10_000 - f.now%10_000 + 990
 			var items []driver.Item
 			for n := range size {
-				items = append(items, driver.Item{ID: fmt.Sprint(size, "/", lease, "/", n), Operation: []string{"op", "op", "more"}[n%3], Units: 1 + int64(n%2), Lease: lease})
+				items = append(items, driver.Item{ID: fmt.Sprint(size, "/", lease, "/", n), Operation: []string{"op", "op", "more"}[n%6/2], Units: 1 + int64(n/6%2), Lease: lease})
 			}
 			if size == 25 { // both kinds in one
 				items[7].Lease, items[20].Lease = 5, 0
@@ -57,7 +58,7 @@ func TestUsualWritesEachInstant(t *testing.T) {
 	}
 }
 
-// A call that fails at the day's history has charged nothing, and its id can be sent again.
+// A call that usual.lua fails at the day's history has charged nothing, and its id can be sent again.
 func TestUsualFailsAtTheHistory(t *testing.T) {
 	t.Parallel()
 	f, runs, decide := usualFake(t, rolling("w", 100, time.Hour))
@@ -109,4 +110,59 @@ func TestUsualKnowsItsIDs(t *testing.T) {
 		_, err := f.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: []limit.Limit{rolling("w", 100, time.Hour)}, Items: items, Mark: mark, Host: "0a"})
 		check.Is(t, err, driver.ErrLost, len(items))
 	}
+}
+
+// A permission that is taken away leaves nothing of a single charge that fails for it.
+func TestUsualWithoutAPermission(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	admin := server.Client()
+	allow := func(rule string) {
+		t.Helper()
+		must.Do(t, admin.Do(t.Context(), "ACL", "SETUSER", "some", "on", ">x", "~*", "+@all", rule).Err())
+	}
+	allow("+@all")
+	f := openFake(t, "redis://some:x@"+server.Addr)
+	n := int64(0)
+	try := func() error {
+		f.now++
+		got, err := f.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: hourly, Items: []driver.Item{{ID: fmt.Sprint(n), Operation: "op", Units: 1}}, Host: "0a"})
+		if err == nil {
+			n++
+			must.Equal(t, got.Used[0], n, "used")
+		}
+		return err
+	}
+	for range 3 {
+		must.Do(t, try())
+	}
+	runs := countRuns(f.Store)
+	allow("-hsetnx") // which only usual.lua needs
+	must.Do(t, try())
+	must.Equal(t, runs.decided.Load(), 0, "runs of usual.lua that decided")
+	for i, command := range []string{"append", "zadd", "pexpireat"} {
+		allow("+@all")
+		if command == "pexpireat" { // only the first charge of a day needs it
+			must.Do(t, admin.Del(t.Context(), fmt.Sprint(ledgerKey, "l:", f.now/(24*time.Hour.Microseconds()))).Err())
+		}
+		allow("-" + command)
+		check.Is(t, try(), driver.ErrStoreConfig, "without", command)
+		allow("+@all")
+		must.Equal(t, must.Get(admin.HLen(t.Context(), ledgerKey+"e").Result())(t), n, "entries without", command)
+		must.Do(t, try())
+		must.Equal(t, runs.decided.Load(), int64(i+1), "runs of usual.lua that decided")
+	}
+}
+
+// What nothing writes in a day's log is left out, and costs nothing else of it.
+func TestStrangePartsOfALog(t *testing.T) {
+	t.Parallel()
+	f, admin := startFake(t)
+	f.charge("a", 3)
+	log := strings.Replace(dayKey(f.now), ":h:", ":l:", 1)
+	for _, line := range []string{"12=drift/per minute|| 7 0;", "12=", "12=x", "12=x;", ";", "", "x 1 1;"} {
+		must.Do(t, admin.Append(t.Context(), log, line+"\n").Err())
+	}
+	f.charge("b", 3)
+	must.Equal(t, f.units(), 6, "units in the history")
 }
