@@ -177,6 +177,7 @@ func TestSpecsByHandAreChecked(t *testing.T) {
 	for what, spoil := range map[string]func(*budget.Spec){
 		"no limits":         func(s *budget.Spec) { s.Limits = nil },
 		"no name":           func(s *budget.Spec) { s.Limits[0].Name = "" },
+		"a name of words":   func(s *budget.Spec) { s.Limits[0].Name = "per minute" },
 		"a name twice":      func(s *budget.Spec) { s.Limits[1].Name = s.Limits[0].Name },
 		"no window":         func(s *budget.Spec) { s.Limits[0].Window = limit.Window{} },
 		"no length":         func(s *budget.Spec) { s.Limits[0].Window = limit.RollingWindow(0) },

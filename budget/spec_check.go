@@ -27,7 +27,7 @@ func (s *Spec) validate() error {
 	names := map[string]bool{}
 	for _, l := range s.Limits {
 		if !driver.ValidName(l.Name) {
-			return fmt.Errorf("limit %q: use letters, digits, dots, underscores and dashes for its name, up to 63", l.Name)
+			return fmt.Errorf("limit %q: a name is a letter or digit, then up to 62 letters, digits, dots, underscores and dashes", l.Name)
 		}
 		if names[l.Name] {
 			return fmt.Errorf("limit %q: every limit needs its own name", l.Name)

@@ -81,7 +81,7 @@ do
   local byte, match = string.byte, string.match
   function unitsOf(member)
     local digit, colon = byte(member, 1, 2)
-    if colon == 58 then return digit - 48 end -- most are below ten
+    if colon == 58 then return digit - 48 end -- "7:id": most have one digit
     return tonumber(match(member, '^(%d+)'))
   end
 end

@@ -21,6 +21,7 @@ const (
 // Limit is one bound on a budget, as resolved from the configuration: what the operations
 // that it covers may spend over a window.
 type Limit struct {
+	// Name is a letter or digit, then up to 62 letters, digits, dots, underscores and dashes.
 	Name string
 	// Quota is what the upstream grants, and Headroom what is kept back from it. Both are
 	// 0 for a cap of your own, which has only a Limit.

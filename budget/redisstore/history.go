@@ -73,7 +73,7 @@ func seriesOf(operation string, labels driver.Labels) string {
 // spentSeries sums a batch's items by series, in the order in which these come first.
 type spentSeries []struct {
 	operation string
-	labels    driver.Labels // without a run
+	labels    driver.Labels // of the first item: the run does not tell series apart
 	units     int64
 	calls     int64
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
-	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
@@ -16,6 +15,9 @@ import (
 
 // ledgerKey is how the keys of the tests' ledger begin.
 const ledgerKey = "quotactl:v1:{" + name + "}:"
+
+// one is an item of one unit.
+func one(id string) driver.Item { return driver.Item{ID: id, Operation: "op", Units: 1} }
 
 // Each charge of a batch has its own microsecond, and the ledger keeps the instant and the end
 // that the answer has: also past a tenth, a hundredth and a thousandth.
@@ -61,19 +63,18 @@ func TestUsualWritesEachInstant(t *testing.T) {
 // A call that usual.lua fails at the day's history has charged nothing, and its id can be sent again.
 func TestUsualFailsAtTheHistory(t *testing.T) {
 	t.Parallel()
-	f, runs, decide := usualFake(t, rolling("w", 100, time.Hour))
-	item := func(id string) driver.Item { return driver.Item{ID: id, Operation: "op", Units: 1} }
+	f, runs, decide := usualFake(t, hourly...)
 	for _, id := range []string{"a", "b", "c"} {
 		f.now++
-		decide(item(id))
+		decide(one(id))
 	}
 	admin, day := f.Client(), fmt.Sprint(ledgerKey, "l:", f.now/(24*time.Hour.Microseconds()))
 	used := int64(3)
-	for _, items := range [][]driver.Item{{item("d")}, {item("e"), item("f")}} {
+	for _, items := range [][]driver.Item{{one("d")}, {one("e"), one("f")}} {
 		must.Do(t, admin.Rename(t.Context(), day, ledgerKey+"aside").Err())
 		must.Do(t, admin.LPush(t.Context(), day, "a list").Err())
 		f.now++
-		got, err := f.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: []limit.Limit{rolling("w", 100, time.Hour)}, Items: items, Host: "0a"})
+		got, err := f.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: hourly, Items: items, Host: "0a"})
 		if err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
 			t.Fatalf("beside a history of another type: %+v, %v", got, err)
 		}
@@ -90,24 +91,23 @@ func TestUsualFailsAtTheHistory(t *testing.T) {
 // lacks a charge that the caller knows.
 func TestUsualKnowsItsIDs(t *testing.T) {
 	t.Parallel()
-	f, _, decide := usualFake(t, rolling("w", 100, time.Hour))
-	item := func(id string) driver.Item { return driver.Item{ID: id, Operation: "op", Units: 1} }
+	f, _, decide := usualFake(t, hourly...)
 	var mark driver.Mark
 	for _, id := range []string{"a", "b", "c"} {
 		f.now++
-		mark = decide(item(id)).Mark
+		mark = decide(one(id)).Mark
 	}
-	for _, items := range [][]driver.Item{{item("b")}, {item("b"), item("new")}, {item("b"), item("c")}} {
+	for _, items := range [][]driver.Item{{one("b")}, {one("b"), one("new")}, {one("b"), one("c")}} {
 		f.now++
 		got := decide(items...)
 		for n, d := range got.Items {
 			must.Equal(t, fmt.Sprint(d.Result, d.Replayed), fmt.Sprint(driver.Granted, items[n].ID != "new"), "item", n, "of", len(items))
 		}
 	}
-	must.Equal(t, decide(item("last")).Used[0], 5, "used")
+	must.Equal(t, decide(one("last")).Used[0], 5, "used")
 	mark.ID = "unknown"
-	for _, items := range [][]driver.Item{{item("x")}, {item("y"), item("z")}} {
-		_, err := f.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: []limit.Limit{rolling("w", 100, time.Hour)}, Items: items, Mark: mark, Host: "0a"})
+	for _, items := range [][]driver.Item{{one("x")}, {one("y"), one("z")}} {
+		_, err := f.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: hourly, Items: items, Mark: mark, Host: "0a"})
 		check.Is(t, err, driver.ErrLost, len(items))
 	}
 }
@@ -126,7 +126,7 @@ func TestUsualWithoutAPermission(t *testing.T) {
 	n := int64(0)
 	try := func() error {
 		f.now++
-		got, err := f.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: hourly, Items: []driver.Item{{ID: fmt.Sprint(n), Operation: "op", Units: 1}}, Host: "0a"})
+		got, err := f.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: hourly, Items: []driver.Item{one(fmt.Sprint(n))}, Host: "0a"})
 		if err == nil {
 			n++
 			must.Equal(t, got.Used[0], n, "used")
