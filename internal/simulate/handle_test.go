@@ -54,7 +54,7 @@ func errAway(what string) error {
 // ask has the store answer, when it can be reached.
 func ask[R any](ctx context.Context, h *handle, what string, do func() (R, error)) (R, error) {
 	var none R
-	h.daemon.still.hold()
+	_ = h.daemon.still.hold()
 	if ctx.Err() != nil {
 		return none, fmt.Errorf("%s: %w: %w", what, budget.ErrUnavailable, ctx.Err())
 	}
@@ -101,16 +101,23 @@ func (h *handle) unheard(answer any) {
 }
 
 func (h *handle) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, error) {
-	return ask(ctx, h, "decide", func() (driver.Decisions, error) {
-		return h.daemon.machine.decide(h.daemon, b, func() (driver.Decisions, error) { return h.store.Decide(ctx, b) })
+	begun := h.daemon.still.begun(ctx)
+	done, err := ask(begun, h, "decide", func() (driver.Decisions, error) {
+		return h.daemon.machine.decide(h.daemon, b, func() (driver.Decisions, error) { return h.store.Decide(begun, b) })
 	})
+	if ctx.Err() != nil {
+		h.unheard(done)
+	}
+	return done, err
 }
 
 func (h *handle) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
+	ctx = h.daemon.still.begun(ctx)
 	return ask(ctx, h, "finish", func() (driver.Finished, error) { return h.store.Finish(ctx, f) })
 }
 
 func (h *handle) Look(ctx context.Context, l driver.Look) (driver.View, error) {
+	ctx = h.daemon.still.begun(ctx)
 	return ask(ctx, h, "look", func() (driver.View, error) { return h.store.Look(ctx, l) })
 }
 
