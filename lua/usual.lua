@@ -1,7 +1,11 @@
 -- Decides a batch of charges that all fit, of a ledger on which nothing else goes on. It
 -- leaves anything else to charge.lua, and has written nothing then. It is flat, since
--- each function that a script defines costs as much as a command, and it makes few long
--- strings, since Redis hashes each of them in full.
+-- each function that a script defines costs a quarter of a command; it makes few long
+-- strings, since Redis hashes each of them in full; and it gives tables their size at
+-- once where it can, since each growth costs half a command.
+--
+-- doubles, which is defined before this script, is the format of more packed numbers than it
+-- takes: a beginning of it costs less than string.rep.
 --
 -- KEYS  m, e, the zset of each run of items, then l:<day> if history is kept. It reads the
 --       zsets of other operations too when something leaves a window; they have the same
@@ -30,22 +34,43 @@
 --   charge.lua do, and for each run that fits its places' numbers after it. Runs after
 --   the first that does not fit are not charged. One caller at most is told to tidy.
 
-local call, K, A, rep, sub, up, pack, floor = redis.call, KEYS, ARGV, string.rep, string.sub, struct.unpack, struct.pack, math.floor
-local a = {up(rep('d', floor(#A[2] / 8)), A[2])}
+local call, K, A, sub, up, pack, floor = redis.call, KEYS, ARGV, string.sub, struct.unpack, struct.pack, math.floor
+local fmt, fmod = string.format, math.fmod
+
+-- text is an instant in digits: two whole numbers are written in half the time of one that
+-- may have a fraction. For the same reason numbers in names are written with %d.
+local function text(instant)
+  local rest = fmod(instant, 100000000)
+  return fmt('%d%08d', (instant - rest) / 100000000, rest)
+end
+
+local a = {up(sub(doubles, 1, #A[2] / 8), A[2])}
 local size, nw, nc, nk, nr, n = a[6], a[7], a[8], a[9], a[10], a[12]
 local levels = 10 + 7 * nw + 3 * nc -- where those of buckets begin in s
 local nm = (size - levels) / 3
 local runsAt = 17 + 3 * nw + a[13] + 2 * nm
 local stride = 5 + 6 * nw
-local rowFormat = rep('d', stride)
+local rowFormat = sub(doubles, 1, stride)
 local f = call('HMGET', K[1], 's', unpack(A, 3, 2 + nk))
 local s = f[1]
 if not s or sub(s, 1, 24) ~= A[1] then return 1 end
 for i = 2, nk + 1 do
   if not f[i] or #f[i] ~= 8 * stride then return 2 end
 end
--- The numbers of s, and after them those of the rows.
-local t = {up(rep('d', size + nk * stride), sub(s, 25, 24 + 8 * size) .. (nk == 1 and f[2] or table.concat(f, '', 2, nk + 1)))}
+-- The numbers of s; those of the rows of the runs, and later of other operations, each with its
+-- field after them; and how many rows there are.
+local t, rows, lines = {up(sub(doubles, 1, size), s, 25)}, {0, 0, 0, 0}, nk
+for i = 1, nk do
+  local row = {up(rowFormat, f[i + 1])}
+  row[stride + 1], rows[i] = A[2 + i], row
+end
+
+-- value is the number of a place: after s come the rows.
+local function value(place)
+  if place <= size then return t[place] end
+  local at = place - size - 1
+  return rows[floor(at / stride) + 1][at % stride + 1]
+end
 
 local raw, caller, last = clock(), a[1], t[1]
 if raw - last > 60000000 and raw - caller > 60000000 or caller - raw > 86400000000 or raw > a[2] then return 3 end
@@ -76,7 +101,7 @@ end
 if call('HLEN', K[2]) ~= t[3] then return 7 end
 local p = runsAt
 for i = 1, nr do
-  local entries = t[size + (a[p + 3] - 1) * stride + (a[p + 2] > 0 and 1 or 2)]
+  local entries = rows[a[p + 3]][a[p + 2] > 0 and 1 or 2]
   if entries == 0 or call('ZCARD', K[2 + i]) ~= entries then return 8 end
   p = p + 5 + nm + 3 * a[p + 5 + nm]
   local shared = a[p + 1]
@@ -84,97 +109,117 @@ for i = 1, nr do
   for _ = 1, shared do p = p + 4 + 3 * a[p + 4] end
 end
 
-local read, queues, firsts, others = 0 -- how many entries; by window, the groups of its queue that change, and q<w>; by operation, rows that no run has
-local groups, prefix = floor((t[6] + 7) / 8), sub(K[1], 1, -2)
+-- How many entries have left. By window, the groups of its queue that change, each with its field
+-- after it, and q<w>. By operation, its row.
+local read, queues, firsts, ofOperation = 0, {}, {}
+local groups = floor((t[6] + 7) / 8)
 for w = 1, nw do
   local j = 10 + 7 * (w - 1)
   local length, precision = a[15 + 3 * w], a[16 + 3 * w]
   if a[17 + 3 * w] == 1 and length >= 0 and t[j + 3] <= latest then
     if length == 0 then return 9 end
     local target = now - length
-    if precision > 0 then target = target - math.fmod(target, precision) end
-    local first, queue, names, places = {t[j + 3]}, {}, {}, {}
+    if precision > 0 then target = target - fmod(target, precision) end
+    local name, first, queue = fmt('q%d', w), nil, {}
     if groups > 1 then
-      local text = call('HGET', K[1], 'q' .. w)
-      if not text or #text ~= 8 * groups then return 10 end
-      first = {up(rep('d', groups), text)}
+      local packed = call('HGET', K[1], name)
+      if not packed or #packed ~= 8 * groups then return 10 end
+      first = {up(sub(doubles, 1, groups), packed)}
+    else
+      first = {t[j + 3]}
     end
-    queues, firsts = queues or {}, firsts or {}
     queues[w], firsts[w] = queue, first
-    local least, bases, leaving, missing = 9000000000000000, {}, {}, {}
+    local least, since = 9000000000000000, now -- since: when the first leaves
+    local names, places, due = {0, 0, 0, 0}, {0, 0, 0, 0}, 0
     for g = 1, groups do
       if first[g] <= now then
-        names[#names + 1], places[#places + 1] = 'q' .. w .. ':' .. g, g
+        due = due + 1
+        names[due], places[due] = fmt('%s:%d', name, g), g
       elseif first[g] < least then
         least = first[g]
       end
     end
-    if #names == 0 then return 14 end
-    local found = call('HMGET', K[1], unpack(names))
-    for i = 1, nk do bases[tonumber(sub(A[2 + i], 2))] = size + (i - 1) * stride end
-    for i = 1, #names do
+    if due == 0 then return 14 end
+    local found = due == 1 and {call('HGET', K[1], names[1])} or call('HMGET', K[1], unpack(names, 1, due))
+    local leaving, missing, left, out = {0, 0, 0, 0}, {0, 0, 0, 0}, 0, 0
+    if not ofOperation then
+      ofOperation = {}
+      for i = 1, nk do ofOperation[tonumber(sub(A[2 + i], 2))] = rows[i] end
+    end
+    for i = 1, due do
       if not found[i] or #found[i] ~= 64 then return 10 end
       local list, op = {up('dddddddd', found[i])}, 8 * places[i] - 8
-      queue[places[i]] = list
+      queue[places[i]], list[9] = list, names[i]
       for k = 1, 8 do
         if list[k] <= now then
-          leaving[#leaving + 1] = op + k
-          if not bases[op + k] and not (others and others[op + k]) then missing[#missing + 1] = 'o' .. op + k end
+          left = left + 1
+          leaving[left] = op + k
+          if list[k] < since then since = list[k] end
+          if not ofOperation[op + k] then
+            out = out + 1
+            missing[out] = fmt('o%d', op + k)
+          end
         elseif list[k] < least then
           least = list[k]
         end
       end
     end
-    if #missing > 100 then return 11 end
-    if #missing > 0 then
-      others = others or {}
-      local found = call('HMGET', K[1], unpack(missing))
-      for i = 1, #missing do
+    if out > 100 then return 11 end
+    if out > 0 then
+      local found = out == 1 and {call('HGET', K[1], missing[1])} or call('HMGET', K[1], unpack(missing, 1, out))
+      for i = 1, out do
         if not found[i] or #found[i] ~= 8 * stride then return 12 end
-        others[tonumber(sub(missing[i], 2))] = {up(rowFormat, found[i])}
+        local row = {up(rowFormat, found[i])}
+        lines = lines + 1
+        row[stride + 1], rows[lines], ofOperation[tonumber(sub(missing[i], 2))] = missing[i], row, row
       end
     end
-    for i = 1, #leaving do
+    since = math.max(0, since - length - precision) -- nothing that leaves has a lower score
+    local prefix, from = sub(K[1], 1, -2), text(since)
+    for i = 1, left do
       local op = leaving[i]
-      local row, b = t, bases[op]
-      if not b then row, b = others[op], 0 end
-      local c = b + 5 + 6 * (w - 1)
+      local row, c = ofOperation[op], 6 * w - 1
       local units, calls, next = 0, 0, 9000000000000000
       for kind = 1, 2 do
-        if row[b + kind] > 0 then
-          local key, from = prefix .. (kind == 1 and 'z:' or 'y:') .. op, row[c + 3] + 1
-          local list = call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', '0', '2') -- mostly one leaves
-          if #list == 4 and tonumber(list[4]) <= target then
-            list = call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', '0', '20')
-            if #list == 40 and tonumber(list[40]) <= target then
-              list = call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', '0', '200')
-              if #list == 400 and tonumber(list[400]) <= target then return 13 end
-            end
+        if row[kind] > 0 then
+          local key, start = fmt(kind == 1 and '%sz:%d' or '%sy:%d', prefix, op), from
+          if row[c + 3] >= since then start = row[c + 3] + 1 end
+          -- Mostly one leaves. Scores cost more than members, so for more than one they are left out.
+          local list = call('ZRANGEBYSCORE', key, start, '+inf', 'WITHSCORES', 'LIMIT', '0', '2')
+          local gone, every, after = 0, 2, tonumber(list[2])
+          if after and after <= target then gone, after = 1, tonumber(list[4]) end
+          if after and after <= target then
+            local to = text(target)
+            list, every = call('ZRANGEBYSCORE', key, start, to, 'LIMIT', '0', '200'), 1
+            gone, after = #list, tonumber(call('ZRANGEBYSCORE', key, '(' .. to, '+inf', 'WITHSCORES', 'LIMIT', '0', '1')[2])
           end
-          read = read + #list / 2
-          if read > 1000 then return 13 end
-          for i = 1, #list, 2 do
-            local score = tonumber(list[i + 1])
-            if score > target then
-              if score < next then next = score end
-              break
+          if after and after < next then next = after end
+          read = read + gone
+          if gone == 200 or read > 1000 then return 13 end
+          for i = 1, gone do
+            local member = list[every * i - every + 1]
+            local u, k = string.byte(member, 1, 2)
+            if k == 58 then -- "7:id", as in unitsOf
+              u, k = u - 48, 1
+            else
+              u, k = string.match(member, '^(%d+),?(%d*)')
+              if k == '' then k = 1 end
             end
-            local u, k = string.match(list[i], '^(%d+),?(%d*)')
-            units, calls = units + u, calls + (k == '' and 1 or k)
+            units, calls = units + u, calls + k
           end
         end
       end
       if next < 9000000000000000 then
-        if precision > 0 and math.fmod(next, precision) > 0 then next = next - math.fmod(next, precision) + precision end
+        if precision > 0 and fmod(next, precision) > 0 then next = next - fmod(next, precision) + precision end
         next = next + length
       end
       row[c + 1], row[c + 2], row[c + 3], row[c + 4] = row[c + 1] - units, row[c + 2] - calls, target, next
-      row[c + 5], row[c + 6], row.changed = row[c + 5] + units, row[c + 6] + calls, true
+      row[c + 5], row[c + 6] = row[c + 5] + units, row[c + 6] + calls
       local g = floor((op + 7) / 8)
       queue[g][op - 8 * g + 8] = next
       if next < least then least = next end
       t[j + 1], t[j + 2], t[j + 5], t[j + 6] = t[j + 1] - units, t[j + 2] - calls, t[j + 5] + units, t[j + 6] + calls
-      local mask, v = row[b + 3], 10 + 7 * nw
+      local mask, v = row[3], 10 + 7 * nw
       while mask > 0 do
         if mask % 2 == 1 then
           if t[v + 3] == w then t[v + 1], t[v + 2] = t[v + 1] - units, t[v + 2] - calls end
@@ -195,9 +240,9 @@ if nm > 0 then
       local j, r = levels + 3 * m - 3, runsAt - 2 * nm + 2 * m - 2
       local used, span, amount, period = t[j + 1], to - t[j + 3], a[r + 1], a[r + 2]
       if span > 0 then
-        local rest = math.fmod(span, period)
+        local rest = fmod(span, period)
         local part = t[j + 2] + amount * rest
-        local over = math.fmod(part, period)
+        local over = fmod(part, period)
         t[j + 1], t[j + 2], t[j + 3] = used - amount * ((span - rest) / period) - (part - over) / period, over, to
         if t[j + 1] <= 0 then t[j + 1], t[j + 2] = 0, 0 end
       end
@@ -206,25 +251,25 @@ if nm > 0 then
   drain(now)
 end
 
-local reply, granted, charged, counted = {raw, now, at, 0, 0}, 0, 0, {} -- items and runs
-local wants = 0
+local reply, told, counted = {raw, now, at, 0, 0, 0, 0, 0, 0}, 5, {0, 0, 0}
+local granted, charged, wants = 0, 0, 0 -- items and runs
 p = runsAt
 while charged < nr do
-  local count, units, b, lease = a[p + 1], a[p + 2], size + (a[p + 3] - 1) * stride, a[p + 4]
+  local count, units, row, lease = a[p + 1], a[p + 2], rows[a[p + 3]], a[p + 4]
   local amount, fits = count * units, true
   local poured, q = p + 4, p + 5 + nm
   for _ = 1, a[q] do
-    if t[a[q + 1]] + count * a[q + 2] > a[q + 3] then fits = false end
+    if value(a[q + 1]) + count * a[q + 2] > a[q + 3] then fits = false end
     q = q + 3
   end
   local shared = a[q + 1]
   q = q + 1
   for _ = 1, shared do
-    local sum = t[a[q + 1]] + count * a[q + 2]
+    local sum = value(a[q + 1]) + count * a[q + 2]
     local bound, parts = a[q + 3], a[q + 4]
     q = q + 4
     for _ = 1, parts do
-      local kept = a[q + 2] - t[a[q + 1]]
+      local kept = a[q + 2] - value(a[q + 1])
       if kept > 0 and now < a[q + 3] then sum = sum + kept end
       q = q + 3
     end
@@ -232,7 +277,7 @@ while charged < nr do
   end
   local score = at + granted + lease
   for w = 1, nw do
-    local length, cut = a[15 + 3 * w], t[b + 2 + 6 * w]
+    local length, cut = a[15 + 3 * w], row[2 + 6 * w]
     counted[w] = length > 0 or length == 0 and lease > 0 or length < 0 and score > cut
     if t[7 * w + 4] + amount > 1000000000000000 or length < 0 and not counted[w] and score + count > cut
       or length >= 0 and counted[w] and score + length <= latest then -- what leaves within the batch
@@ -241,27 +286,28 @@ while charged < nr do
   end
   if not fits then break end
   p = q
-  local mask, v = t[b + 3], 10 + 7 * nw
+  local mask, v = row[3], 10 + 7 * nw
   for w = 1, nw do
     if counted[w] then
       local length = a[15 + 3 * w]
-      local j, c = 10 + 7 * (w - 1), b + 5 + 6 * (w - 1)
-      t[j + 1], t[j + 2], t[c + 1], t[c + 2] = t[j + 1] + amount, t[j + 2] + count, t[c + 1] + amount, t[c + 2] + count
+      local j, c = 10 + 7 * (w - 1), 6 * w - 1
+      t[j + 1], t[j + 2], row[c + 1], row[c + 2] = t[j + 1] + amount, t[j + 2] + count, row[c + 1] + amount, row[c + 2] + count
       if length >= 0 then
         local leaves, precision = score + length, a[16 + 3 * w]
-        if precision > 0 and math.fmod(score, precision) > 0 then leaves = leaves - math.fmod(score, precision) + precision end
+        if precision > 0 and fmod(score, precision) > 0 then leaves = leaves - fmod(score, precision) + precision end
         if leaves < t[j + 3] then t[j + 3] = leaves end
-        if leaves < t[c + 4] then -- the first of its operation in this window
-          t[c + 4] = leaves
-          local op = tonumber(sub(A[3 + (b - size) / stride], 2))
+        if leaves < row[c + 4] then -- the first of its operation in this window
+          row[c + 4] = leaves
+          local op = tonumber(sub(row[stride + 1], 2))
           local g = floor((op + 7) / 8)
-          queues, firsts = queues or {}, firsts or {}
           queues[w] = queues[w] or {}
           if not queues[w][g] then
-            local found = call('HMGET', K[1], 'q' .. w .. ':' .. g, 'q' .. w)
+            local name = fmt('q%d:%d', w, g)
+            local found = call('HMGET', K[1], name, fmt('q%d', w))
             if not found[1] or #found[1] ~= 64 or groups > 1 and (not found[2] or #found[2] ~= 8 * groups) then return 16 end
-            queues[w][g] = {up('dddddddd', found[1])}
-            firsts[w] = firsts[w] or groups > 1 and {up(rep('d', groups), found[2])}
+            local list = {up('dddddddd', found[1])}
+            queues[w][g], list[9] = list, name
+            firsts[w] = firsts[w] or groups > 1 and {up(sub(doubles, 1, groups), found[2])}
           end
           queues[w][g][op - 8 * g + 8] = leaves
         end
@@ -276,11 +322,11 @@ while charged < nr do
     mask, v = mask / 2, v + 3
   end
   local kind = units > 0 and 1 or 2
-  t[b + kind] = t[b + kind] + count
+  row[kind] = row[kind] + count
   if kind == 1 then
-    local fresh = t[b + 4] + count
-    if fresh >= a[17] and floor(2 * fresh / a[17]) > floor(2 * t[b + 4] / a[17]) then wants = 1 end
-    t[b + 4] = fresh
+    local fresh = row[4] + count
+    if fresh >= a[17] and floor(2 * fresh / a[17]) > floor(2 * row[4] / a[17]) then wants = 1 end
+    row[4] = fresh
   end
   granted, charged = granted + count, charged + 1
   if nm > 0 then
@@ -293,7 +339,8 @@ while charged < nr do
       end
     end
   end
-  for i = 1, a[13] do reply[#reply + 1] = t[a[17 + 3 * nw + i]] end
+  for i = 1, a[13] do reply[told + i] = value(a[17 + 3 * nw + i]) end
+  told = told + a[13]
 end
 if granted == 0 then return 15 end
 final = at + granted - 1
@@ -302,26 +349,26 @@ local hour = a[15] >= 0 and floor((at - a[15]) / 3600000000) or 0
 if a[15] >= 0 and (hour < 0 or hour > 23 or final >= a[15] + (hour + 1) * 3600000000) then return 17 end
 
 -- From here on the script writes.
-local id, score = A[firstID], string.format('%.0f', at)
+local id, score = A[firstID], text(at)
 if n == 1 then
-  local entry, lease = A[firstRun + 1] .. score .. '|', a[runsAt + 4]
+  local start, ends, lease = score, A[firstID + 1], a[runsAt + 4]
   if lease > 0 then
-    score = string.format('%.0f', at + lease)
-    entry = entry .. score
+    score = text(at + lease)
+    ends = score .. ends
   end
-  if call('HSETNX', K[2], id, entry .. A[firstID + 1]) == 0 then return 6 end
+  if call('HSETNX', K[2], id, A[firstRun + 1] .. start .. '|' .. ends) == 0 then return 6 end
 end
 local failed -- what a command that failed said
 if a[15] >= 0 then
-  local line = hour .. '=' .. A[firstRun + 2]
+  local line = A[firstRun + 2]
   for i = 2, charged do line = line .. A[firstRun + 3 * i - 1] end
-  line = line .. '\n'
+  line = fmt('%d=', hour) .. line .. '\n'
   local length = redis.pcall('APPEND', K[3 + nr], line)
   if type(length) == 'table' then
     failed = length
   else
     if length == #line then
-      local done = redis.pcall('PEXPIREAT', K[3 + nr], string.format('%.0f', expiry(a[16])))
+      local done = redis.pcall('PEXPIREAT', K[3 + nr], text(expiry(a[16])))
       failed, wants = type(done) == 'table' and done, 1
     end
     if floor(length / 32768) > floor((length - #line) / 32768) then wants = 1 end
@@ -350,9 +397,9 @@ if n > 1 then
       id = A[firstID + item - 1]
       local start, ends = tens .. sub('0123456789', digit + 1, digit + 1), A[firstID + n - 1 + (one and 1 or item)]
       digit = digit + 1
-      if digit == 10 then digit, tens = 0, string.format('%.0f', (at + item) / 10) end
+      if digit == 10 then digit, tens = 0, text((at + item) / 10) end
       if lease > 0 then
-        score = string.format('%.0f', at + item - 1 + lease)
+        score = text(at + item - 1 + lease)
         entries[2 * item] = begin .. start .. '|' .. score .. ends
       else
         score = start
@@ -372,32 +419,22 @@ end
 t[1], t[2], t[3], t[5] = latest, final, t[3] + granted, t[5] + granted
 if latest >= t[9] then t[9], wants = latest + 1000000, 1 end
 reply[2], reply[4], reply[5] = latest, t[5], wants
-local fields, k = {'s', A[1] .. pack(rep('d', size), unpack(t, 1, size)) .. A[firstID + granted - 1]}, 2
-for i = 1, nk do
-  local b = size + (i - 1) * stride
-  fields[k + 1], fields[k + 2] = A[2 + i], pack(rowFormat, unpack(t, b + 1, b + stride))
+local fields, k = {'s', A[1] .. pack(sub(doubles, 1, size), unpack(t, 1, size)) .. A[firstID + granted - 1], 0, 0, 0, 0, 0, 0, 0, 0}, 2
+for i = 1, lines do
+  local row = rows[i]
+  fields[k + 1], fields[k + 2] = row[stride + 1], pack(rowFormat, unpack(row, 1, stride))
   k = k + 2
 end
-if others then
-  for op, row in pairs(others) do
-    if row.changed then
-      fields[k + 1], fields[k + 2] = 'o' .. op, pack(rowFormat, unpack(row, 1, stride))
-      k = k + 2
-    end
+for w, queue in pairs(queues) do
+  for g, list in pairs(queue) do
+    fields[k + 1], fields[k + 2] = list[9], pack('dddddddd', unpack(list, 1, 8))
+    k = k + 2
+    if groups > 1 then firsts[w][g] = math.min(unpack(list, 1, 8)) end
+  end
+  if groups > 1 then
+    fields[k + 1], fields[k + 2] = fmt('q%d', w), pack(sub(doubles, 1, groups), unpack(firsts[w], 1, groups))
+    k = k + 2
   end
 end
-if queues then
-  for w, queue in pairs(queues) do
-    for g, list in pairs(queue) do
-      fields[k + 1], fields[k + 2] = 'q' .. w .. ':' .. g, pack('dddddddd', unpack(list, 1, 8))
-      k = k + 2
-      if groups > 1 then firsts[w][g] = math.min(unpack(list, 1, 8)) end
-    end
-    if groups > 1 then
-      fields[k + 1], fields[k + 2] = 'q' .. w, pack(rep('d', groups), unpack(firsts[w], 1, groups))
-      k = k + 2
-    end
-  end
-end
-call('HSET', K[1], unpack(fields))
-return pack(rep('d', #reply), unpack(reply))
+call('HSET', K[1], unpack(fields, 1, k))
+return pack(sub(doubles, 1, told), unpack(reply, 1, told))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/lua"
 )
 
 // A plan is what usual.lua must know to decide charges by some limits: where their sums are
@@ -77,9 +78,7 @@ const (
 	meterNumbers  = 3
 	rowNumbers    = 5
 	totalNumbers  = 6
-	// maxNumbers bounds the numbers that usual.lua takes; Lua's stack holds about twice as many.
-	maxNumbers = 3500
-	never      = 9_000_000_000_000_000
+	never         = 9_000_000_000_000_000
 )
 
 // planAge is how long a plan serves: after that charge.lua decides once, which notes the host,
@@ -282,7 +281,7 @@ func (p *plan) place(args chargeArgs, keys []string, covers []any) bool {
 		}
 		p.sums = append(p.sums, at)
 	}
-	return p.size()+p.stride() <= maxNumbers
+	return p.size()+p.stride() <= lua.MaxNumbers
 }
 
 // column is which of a sum's numbers counts units, or calls.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/lua"
 )
 
 // leftLater is what usual.lua answers where something is to be done first that it leaves undone.
@@ -157,7 +158,7 @@ func (p *plan) batch(b *batch) (u usualBatch, ok bool) {
 			u.row(no)
 		}
 	}
-	return u, p.size()+len(u.rows)*p.stride() <= maxNumbers && u.asked() <= maxNumbers
+	return u, p.size()+len(u.rows)*p.stride() <= lua.MaxNumbers && u.asked() <= lua.MaxNumbers
 }
 
 // asked is at most how many numbers the script is given, which Lua's stack must hold at once.

@@ -113,3 +113,55 @@ func TestUsualKeepsSlots(t *testing.T) {
 	}
 	must.Equal(t, runs.decided.Load(), 2, "runs of usual.lua that decided")
 }
+
+// However many charges of an operation leave its window at once, all of them leave: one, which is
+// the usual case, some, and so many that charge.lua is left to read them.
+func TestUsualLeavesSeveral(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		leave int
+		usual bool
+	}{{1, true}, {2, true}, {3, true}, {265, true}, {266, false}} { // three of four have units
+		f, runs, decide := usualFake(t, rolling("w", 1_000_000, time.Second))
+		var items []driver.Item
+		for i := range test.leave {
+			items = append(items, driver.Item{ID: fmt.Sprint("leaves", i), Operation: "a", Units: []int64{7, 12, 0, 100}[i%4]})
+		}
+		decide(items...)
+		f.now += time.Second.Microseconds() / 2
+		stays := decide(driver.Item{ID: "stays", Operation: "a", Units: 30})
+		f.now++
+		decide(driver.Item{ID: "other", Operation: "b", Units: 5})
+		f.now++
+		decide(driver.Item{ID: "sends", Operation: "b", Units: 5}) // the first run of usual.lua is sent by its text
+		before := runs.decided.Load()
+		f.now += time.Second.Microseconds()/2 - 2 + int64(test.leave)
+		got := decide(driver.Item{ID: "next", Operation: "b", Units: 1})
+		must.Equal(t, got.Used[0], 30+5+5+1, "used when", test.leave, "have left")
+		must.Equal(t, runs.decided.Load()-before == 1, test.usual, "usual.lua decided when", test.leave, "had left")
+		f.now = stays.Items[0].At + time.Second.Microseconds()
+		got = decide(driver.Item{ID: "last", Operation: "b", Units: 1})
+		must.Equal(t, got.Used[0], 5+5+1+1, "used when the one that stayed has left too")
+	}
+}
+
+// What left a coarse window at the first instant of a slot does not leave it again with the slot
+// after it.
+func TestUsualLeavesOnce(t *testing.T) {
+	t.Parallel()
+	f, runs, decide := usualFake(t, limit.Limit{Name: "w", Limit: 100, Counts: limit.CountUnits, Window: limit.CoarseWindow(10*time.Second, time.Second)})
+	second := time.Second.Microseconds()
+	began := f.now - f.now%second + second
+	charge := func(after int64, operation string, units int64) int64 {
+		f.now = began + after
+		return decide(driver.Item{ID: fmt.Sprint(after), Operation: operation, Units: units}).Used[0]
+	}
+	charge(0, "a", 3)
+	charge(second/4, "a", 7)
+	charge(second/2, "b", 5)
+	charge(second/2+1, "b", 1)
+	decided := runs.decided.Load()
+	must.Equal(t, charge(10*second, "b", 1), 7+5+1+1, "used when the first has left")
+	must.Equal(t, charge(11*second, "b", 1), 1+1, "used when its slot has left")
+	must.Equal(t, runs.decided.Load()-decided, 2, "decisions of usual.lua")
+}

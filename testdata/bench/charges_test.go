@@ -92,7 +92,7 @@ func shapes(b *testing.B) []shape {
 		{name: "limits=3", limits: rollings(3)},
 		{name: "limits=50-of-100-operations", limits: []limit.Limit{rolling("all", time.Hour), rolling("half", 24*time.Hour, half...)}, operations: 100},
 		{
-			name: "limits=50-of-100-operations/due", operations: 100, warm: 600 * time.Millisecond,
+			name: "limits=50-of-100-operations/due", operations: 100, warm: 1500 * time.Millisecond,
 			limits: []limit.Limit{rolling("all", time.Hour), rolling("half", 500*time.Millisecond, half...)},
 		},
 		{name: "shares=4", limits: []limit.Limit{divided}, against: "decide/limits=1", as: "of-undivided"},

@@ -43,8 +43,8 @@ type contender struct {
 	per int
 	// goroutines call do in turn; 0: as many as the group has.
 	goroutines int
-	// warm is how long it runs before its turn counts: as long as its window, if something
-	// of it is to expire at each charge.
+	// warm is how long it runs before its turn counts: three times its window, if as much is
+	// to expire as is charged.
 	warm time.Duration
 	do   func(ctx context.Context) error
 	// against is another contender of the group, whose rate this one's is divided by, and
