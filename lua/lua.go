@@ -50,9 +50,9 @@ func Clock() string { return file("clock") }
 
 // With joins the scripts with a clock snippet: [Clock], but in tests.
 func With(clock string) Scripts {
-	join := func(names string) Script {
+	join := func(names string, before ...string) Script {
 		return Script{sync.OnceValues(func() (text, sha string) {
-			parts := []string{clock}
+			parts := append([]string{clock}, before...)
 			for _, name := range strings.Fields(names) {
 				parts = append(parts, file(name))
 			}
@@ -61,22 +61,20 @@ func With(clock string) Scripts {
 			return text, hex.EncodeToString(sum[:])
 		})}
 	}
+	doubles := "local doubles = '" + strings.Repeat("d", MaxNumbers) + "'"
 	const ledger = "args layout meters history locks totals ledger blocks "
 	return Scripts{
 		Charge: join(ledger + "windows walk replay merge recover drift look charge"),
 		Divide: join(ledger + "windows walk shares replay merge recover drift look charge"),
 		Import: join(ledger + "windows walk shares replay merge recover drift look import charge"), Export: join("args layout state export"),
 		Finish: join(ledger + "finish"), Lock: join(ledger + "lock"), Spent: join(ledger + "spent"), Entries: join(ledger + "entries"), History: join(ledger + "history_read"),
-		Usual: join("doubles usual"), Convert: join(ledger + "convert"),
+		Usual: join("usual", doubles), Convert: join(ledger + "convert"),
 		Accept: join("layout state accept"), Forget: join("layout state forget"), Probe: join("probe"), Doctor: join("doctor"),
 		JobRead: join("job_read"), JobValue: join("job_value"), JobHistory: join("args job_history"), JobSwap: join("args job_swap"),
 	}
 }
 
 func file(name string) string {
-	if name == "doubles" { // the format of all numbers: of a constant, a beginning costs a run less than string.rep
-		return "local doubles = '" + strings.Repeat("d", MaxNumbers) + "'"
-	}
 	text, err := files.ReadFile(name + ".lua")
 	if err != nil {
 		panic(err) // a missing script fails every test

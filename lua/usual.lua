@@ -1,11 +1,11 @@
 -- Decides a batch of charges that all fit, of a ledger on which nothing else goes on. It
--- leaves anything else to charge.lua, and has written nothing then. It is flat, since
--- each function that a script defines costs a quarter of a command; it makes few long
--- strings, since Redis hashes each of them in full; and it gives tables their size at
--- once where it can, since each growth costs half a command.
+-- leaves anything else to charge.lua, and has written nothing then. It is flat, and gives
+-- tables their size at once where it can, since each function that a script defines, and
+-- each growth of a table, costs a quarter of a command. It makes few long strings, since
+-- Redis hashes each of them in full.
 --
--- doubles, which is defined before this script, is the format of more packed numbers than it
--- takes: a beginning of it costs less than string.rep.
+-- doubles, which is defined before this script, is the format of as many packed numbers as it
+-- takes at most: a beginning of it costs less than string.rep.
 --
 -- KEYS  m, e, the zset of each run of items, then l:<day> if history is kept. It reads the
 --       zsets of other operations too when something leaves a window; they have the same
@@ -37,8 +37,8 @@
 local call, K, A, sub, up, pack, floor = redis.call, KEYS, ARGV, string.sub, struct.unpack, struct.pack, math.floor
 local fmt, fmod = string.format, math.fmod
 
--- text is an instant in digits: two whole numbers are written in half the time of one that
--- may have a fraction. For the same reason numbers in names are written with %d.
+-- text is an instant of at least 10^8 in digits. %d is cheaper than %.0f, and so it is used for
+-- numbers in names too; but where C's long has 32 bits it cannot write an instant at once.
 local function text(instant)
   local rest = fmod(instant, 100000000)
   return fmt('%d%08d', (instant - rest) / 100000000, rest)
@@ -57,9 +57,8 @@ if not s or sub(s, 1, 24) ~= A[1] then return 1 end
 for i = 2, nk + 1 do
   if not f[i] or #f[i] ~= 8 * stride then return 2 end
 end
--- The numbers of s; those of the rows of the runs, and later of other operations, each with its
--- field after them; and how many rows there are.
-local t, rows, lines = {up(sub(doubles, 1, size), s, 25)}, {0, 0, 0, 0}, nk
+local t = {up(sub(doubles, 1, size), s, 25)} -- the numbers of s
+local rows, listed = {0, 0, 0, 0}, nk -- those of the rows of the runs, and later of other operations, each with its field after them
 for i = 1, nk do
   local row = {up(rowFormat, f[i + 1])}
   row[stride + 1], rows[i] = A[2 + i], row
@@ -109,9 +108,9 @@ for i = 1, nr do
   for _ = 1, shared do p = p + 4 + 3 * a[p + 4] end
 end
 
--- How many entries have left. By window, the groups of its queue that change, each with its field
--- after it, and q<w>. By operation, its row.
-local read, queues, firsts, ofOperation = 0, {}, {}
+local read = 0 -- how many entries leave
+local queues, firsts = {}, {} -- by window: the groups of its queue that change, each with its field after it; and q<w>
+local ofOperation -- the rows by operation
 local groups = floor((t[6] + 7) / 8)
 for w = 1, nw do
   local j = 10 + 7 * (w - 1)
@@ -129,7 +128,7 @@ for w = 1, nw do
       first = {t[j + 3]}
     end
     queues[w], firsts[w] = queue, first
-    local least, since = 9000000000000000, now -- since: when the first leaves
+    local least, earliest = 9000000000000000, now -- when the first leaves after this run, and in it
     local names, places, due = {0, 0, 0, 0}, {0, 0, 0, 0}, 0
     for g = 1, groups do
       if first[g] <= now then
@@ -141,7 +140,7 @@ for w = 1, nw do
     end
     if due == 0 then return 14 end
     local found = due == 1 and {call('HGET', K[1], names[1])} or call('HMGET', K[1], unpack(names, 1, due))
-    local leaving, missing, left, out = {0, 0, 0, 0}, {0, 0, 0, 0}, 0, 0
+    local leaving, missing, leaves, misses = {0, 0, 0, 0}, {0, 0, 0, 0}, 0, 0
     if not ofOperation then
       ofOperation = {}
       for i = 1, nk do ofOperation[tonumber(sub(A[2 + i], 2))] = rows[i] end
@@ -152,38 +151,38 @@ for w = 1, nw do
       queue[places[i]], list[9] = list, names[i]
       for k = 1, 8 do
         if list[k] <= now then
-          left = left + 1
-          leaving[left] = op + k
-          if list[k] < since then since = list[k] end
+          leaves = leaves + 1
+          leaving[leaves] = op + k
+          if list[k] < earliest then earliest = list[k] end
           if not ofOperation[op + k] then
-            out = out + 1
-            missing[out] = fmt('o%d', op + k)
+            misses = misses + 1
+            missing[misses] = fmt('o%d', op + k)
           end
         elseif list[k] < least then
           least = list[k]
         end
       end
     end
-    if out > 100 then return 11 end
-    if out > 0 then
-      local found = out == 1 and {call('HGET', K[1], missing[1])} or call('HMGET', K[1], unpack(missing, 1, out))
-      for i = 1, out do
+    if misses > 100 then return 11 end
+    if misses > 0 then
+      local found = misses == 1 and {call('HGET', K[1], missing[1])} or call('HMGET', K[1], unpack(missing, 1, misses))
+      for i = 1, misses do
         if not found[i] or #found[i] ~= 8 * stride then return 12 end
         local row = {up(rowFormat, found[i])}
-        lines = lines + 1
-        row[stride + 1], rows[lines], ofOperation[tonumber(sub(missing[i], 2))] = missing[i], row, row
+        listed = listed + 1
+        row[stride + 1], rows[listed], ofOperation[tonumber(sub(missing[i], 2))] = missing[i], row, row
       end
     end
-    since = math.max(0, since - length - precision) -- nothing that leaves has a lower score
+    local since = math.max(0, earliest - length - precision) -- nothing that leaves has a lower score
     local prefix, from = sub(K[1], 1, -2), text(since)
-    for i = 1, left do
+    for i = 1, leaves do
       local op = leaving[i]
       local row, c = ofOperation[op], 6 * w - 1
-      local units, calls, next = 0, 0, 9000000000000000
+      local units, calls, next, start = 0, 0, 9000000000000000, from
+      if row[c + 3] >= since then start = row[c + 3] + 1 end
       for kind = 1, 2 do
         if row[kind] > 0 then
-          local key, start = fmt(kind == 1 and '%sz:%d' or '%sy:%d', prefix, op), from
-          if row[c + 3] >= since then start = row[c + 3] + 1 end
+          local key = fmt(kind == 1 and '%sz:%d' or '%sy:%d', prefix, op)
           -- Mostly one leaves. Scores cost more than members, so for more than one they are left out.
           local list = call('ZRANGEBYSCORE', key, start, '+inf', 'WITHSCORES', 'LIMIT', '0', '2')
           local gone, every, after = 0, 2, tonumber(list[2])
@@ -420,7 +419,7 @@ t[1], t[2], t[3], t[5] = latest, final, t[3] + granted, t[5] + granted
 if latest >= t[9] then t[9], wants = latest + 1000000, 1 end
 reply[2], reply[4], reply[5] = latest, t[5], wants
 local fields, k = {'s', A[1] .. pack(sub(doubles, 1, size), unpack(t, 1, size)) .. A[firstID + granted - 1], 0, 0, 0, 0, 0, 0, 0, 0}, 2
-for i = 1, lines do
+for i = 1, listed do
   local row = rows[i]
   fields[k + 1], fields[k + 2] = row[stride + 1], pack(rowFormat, unpack(row, 1, stride))
   k = k + 2

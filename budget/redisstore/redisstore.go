@@ -27,7 +27,7 @@ const DefaultPrefix = "quotactl"
 
 // Options are settings that a URL does not have. The zero value means the defaults.
 type Options struct {
-	// Prefix is the first part of every key.
+	// Prefix is the first part of every key, a name as driver.ValidName has it; "" is DefaultPrefix.
 	Prefix string
 	// Timeout bounds one call; connecting has 1 s of its own.
 	Timeout time.Duration
@@ -96,6 +96,9 @@ func open(url string, o Options, clock string) (*Store, error) {
 	}
 	if o.Prefix == "" {
 		o.Prefix = DefaultPrefix
+	}
+	if !driver.ValidName(o.Prefix) {
+		return nil, fmt.Errorf("%w: store prefix %q: use letters, digits, '.', '_' and '-', at most 63", driver.ErrStoreConfig, o.Prefix)
 	}
 	if o.Timeout == 0 {
 		o.Timeout = DefaultTimeout

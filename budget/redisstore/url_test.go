@@ -84,6 +84,16 @@ func TestNoSuchDatabase(t *testing.T) {
 	charge(t, openStore(t, server.URL(15), redisstore.Options{}), "a")
 }
 
+// Keys and scripts take a prefix as it is: a Go program gives one as costs.toml may have it.
+func TestPrefixIsAName(t *testing.T) {
+	t.Parallel()
+	for _, prefix := range []string{"a\x00b", "{a}", "a b", strings.Repeat("a", 64)} {
+		if store, err := redisstore.Open(t.Context(), "redis://h", redisstore.Options{Prefix: prefix}); !errors.Is(err, driver.ErrStoreConfig) || store != nil {
+			t.Errorf("prefix %q: %v, want ErrStoreConfig", prefix, err)
+		}
+	}
+}
+
 func FuzzURL(f *testing.F) {
 	for _, seed := range []string{"redis://h:1/2", "redis+sentinel://a,b/m", "unix:///s", "redis://u:p@[::1]:2?db=3"} {
 		f.Add(seed)

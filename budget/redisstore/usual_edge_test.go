@@ -121,7 +121,7 @@ func TestUsualLeavesSeveral(t *testing.T) {
 	for _, test := range []struct {
 		leave int
 		usual bool
-	}{{1, true}, {2, true}, {3, true}, {265, true}, {266, false}} { // three of four have units
+	}{{1, true}, {2, true}, {3, true}, {265, true}, {266, false}, {400, false}} { // three of four have units
 		f, runs, decide := usualFake(t, rolling("w", 1_000_000, time.Second))
 		var items []driver.Item
 		for i := range test.leave {
@@ -135,7 +135,7 @@ func TestUsualLeavesSeveral(t *testing.T) {
 		f.now++
 		decide(driver.Item{ID: "sends", Operation: "b", Units: 5}) // the first run of usual.lua is sent by its text
 		before := runs.decided.Load()
-		f.now += time.Second.Microseconds()/2 - 2 + int64(test.leave)
+		f.now += time.Second.Microseconds()/2 - 3 + int64(test.leave) // the last leaves at this instant
 		got := decide(driver.Item{ID: "next", Operation: "b", Units: 1})
 		must.Equal(t, got.Used[0], 30+5+5+1, "used when", test.leave, "have left")
 		must.Equal(t, runs.decided.Load()-before == 1, test.usual, "usual.lua decided when", test.leave, "had left")

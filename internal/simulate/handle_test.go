@@ -3,6 +3,7 @@ package simulate
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -54,7 +55,7 @@ func errAway(what string) error {
 // ask has the store answer, when it can be reached.
 func ask[R any](ctx context.Context, h *handle, what string, do func() (R, error)) (R, error) {
 	var none R
-	_ = h.daemon.still.hold()
+	h.daemon.still.hold()
 	if ctx.Err() != nil {
 		return none, fmt.Errorf("%s: %w: %w", what, budget.ErrUnavailable, ctx.Err())
 	}
@@ -101,23 +102,28 @@ func (h *handle) unheard(answer any) {
 }
 
 func (h *handle) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, error) {
-	begun := h.daemon.still.begun(ctx)
-	done, err := ask(begun, h, "decide", func() (driver.Decisions, error) {
-		return h.daemon.machine.decide(h.daemon, b, func() (driver.Decisions, error) { return h.store.Decide(begun, b) })
-	})
-	if ctx.Err() != nil {
-		h.unheard(done)
+	ctx, late := h.daemon.still.begun(ctx, h.daemon.now)
+	b.Now += late.Microseconds()
+	b.Items = slices.Clone(b.Items)
+	for i := range b.Items {
+		if d := &b.Items[i].Deadline; !d.IsZero() {
+			*d = d.Add(late)
+		}
 	}
-	return done, err
+	return ask(ctx, h, "decide", func() (driver.Decisions, error) {
+		return h.daemon.machine.decide(h.daemon, b, func() (driver.Decisions, error) { return h.store.Decide(ctx, b) })
+	})
 }
 
 func (h *handle) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
-	ctx = h.daemon.still.begun(ctx)
+	ctx, late := h.daemon.still.begun(ctx, h.daemon.now)
+	f.Now += late.Microseconds()
 	return ask(ctx, h, "finish", func() (driver.Finished, error) { return h.store.Finish(ctx, f) })
 }
 
 func (h *handle) Look(ctx context.Context, l driver.Look) (driver.View, error) {
-	ctx = h.daemon.still.begun(ctx)
+	ctx, late := h.daemon.still.begun(ctx, h.daemon.now)
+	l.Now += late.Microseconds()
 	return ask(ctx, h, "look", func() (driver.View, error) { return h.store.Look(ctx, l) })
 }
 

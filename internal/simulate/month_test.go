@@ -190,7 +190,7 @@ func (m month) day(at time.Time) int {
 // instants.
 func (m month) away(from, until time.Time) bool {
 	touches := func(s span) bool { return s.touches(from.Add(-slowest), until) }
-	return slices.ContainsFunc(m.outages, touches) || slices.ContainsFunc(m.stops, touches) ||
+	return slices.ContainsFunc(m.outages, touches) ||
 		slices.ContainsFunc(m.partings, func(p parting) bool { return touches(p.span) })
 }
 

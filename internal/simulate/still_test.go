@@ -15,24 +15,24 @@ type still struct {
 	goesOn atomic.Pointer[chan struct{}] // nil: it is not stopped
 }
 
-// hold waits while the process is stopped, and reports whether it was.
-func (s *still) hold() (stopped bool) {
-	goesOn := s.goesOn.Load()
-	if goesOn != nil {
+// hold waits while the process is stopped.
+func (s *still) hold() {
+	if goesOn := s.goesOn.Load(); goesOn != nil {
 		<-*goesOn
 	}
-	return goesOn != nil
 }
 
-// begun is the context of a call that begins. Timers begin calls also while the process
-// is stopped. In truth such a call begins when the process goes on, and its time with it:
-// a call that ran out of time would have the host take the store for away, and nothing
-// would be charged that could be refused.
-func (s *still) begun(ctx context.Context) context.Context {
-	if s.hold() {
-		return context.WithoutCancel(ctx)
+// begun is the context of a call that begins, and how much later it begins than it was made.
+// Timers make calls also while the process is stopped. In truth such a call is made when the
+// process goes on, and has all its time: one that ran out of time would have the host take the
+// store for away, and nothing would be charged that could be refused.
+func (s *still) begun(ctx context.Context, now func() time.Time) (context.Context, time.Duration) {
+	if s.goesOn.Load() == nil {
+		return ctx, 0
 	}
-	return ctx
+	made := now()
+	s.hold()
+	return context.WithoutCancel(ctx), now().Sub(made)
 }
 
 // transport is a daemon's way to the upstream.
@@ -41,9 +41,9 @@ type transport struct{ daemon *daemon }
 // RoundTrip implements http.RoundTripper.
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	d := t.daemon
-	_ = d.still.hold()
+	d.still.hold()
 	d.machine.strike(d, r)
-	return d.machine.network.ask(r, func() { _ = d.still.hold() })
+	return d.machine.network.ask(r, d.still.hold)
 }
 
 // stop has the next daemon that fills the day stand still, until an instant.
