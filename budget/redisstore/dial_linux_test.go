@@ -85,9 +85,9 @@ func forward(t *testing.T, conn net.Conn, address string) {
 	_ = conn.Close()
 }
 
-// A cluster of which one of the given addresses hangs decides all the same.
+// A cluster of which one of the given addresses hangs decides all the same. It runs beside no
+// other test: of a busy machine, 900 ms may be too few.
 func TestAClusterAddressThatHangs(t *testing.T) {
-	t.Parallel()
 	nodes := startCluster(t, 3, nil)
 	address, _ := silentAddress(t)
 	var all sync.WaitGroup
