@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"encoding/binary"
 	"math"
 	"slices"
 	"strings"
@@ -343,15 +344,6 @@ func (u *usualBatch) series(b *batch, run usualRun) string {
 	return spent.String()
 }
 
-// doubleAt is one of the packed numbers of a reply.
-func doubleAt(packed string, i int) float64 {
-	bits := uint64(0)
-	for j := 7; j >= 0; j-- {
-		bits = bits<<8 | uint64(packed[8*i+j])
-	}
-	return math.Float64frombits(bits)
-}
-
 // takeUsual reads the answer of usual.lua. It returns false if that has not its form.
 func (b *batch) takeUsual(u usualBatch, reply any) bool {
 	packed, ok := reply.(string)
@@ -361,7 +353,7 @@ func (b *batch) takeUsual(u usualBatch, reply any) bool {
 	}
 	numbers := make([]int64, len(packed)/8)
 	for i := range numbers {
-		value := doubleAt(packed, i)
+		value := math.Float64frombits(binary.LittleEndian.Uint64([]byte(packed[8*i : 8*i+8])))
 		numbers[i] = int64(value)
 		if float64(numbers[i]) != value || value < 0 || value > float64(maxWhole) {
 			return false
