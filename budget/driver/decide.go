@@ -46,6 +46,14 @@ type Item struct {
 	// UseHeadroom lets the item spend headroom; see [limit.Limit.Bound].
 	UseHeadroom bool
 	Labels      Labels
+	// Needs make the item a hold of its Fence's pass, and of the run of its Labels' region, if
+	// it has one: these units and calls are kept until the end of the Lease, and the pass's
+	// charges draw from them. Each operation comes once; MaxNeeds at most. Operation is then
+	// empty, and Units is their sum. An Item without a Fence is no hold.
+	Needs []Need
+	// Span is how long a hold's pass may take, in µs: limits of shorter windows do not count
+	// the hold.
+	Span int64
 	// Fence is the name of the lock that fences off the item's pass, or empty. While that
 	// lock holds, the item is Fenced.
 	Fence string

@@ -1,10 +1,18 @@
 package driver
 
-import "github.com/quotactl/quotactl/budget/limit"
+import (
+	"slices"
+
+	"github.com/quotactl/quotactl/budget/limit"
+)
 
 // CheckedBy reports whether a limit checks the item: it covers the item's operation, and,
-// if it counts open reservations, the item is one.
+// if it counts open reservations, the item is one. A hold is checked by the limits that count
+// it and cover an operation of its needs.
 func (i Item) CheckedBy(l limit.Limit) bool {
+	if i.IsHold() {
+		return CountsHold(l, i.Span) && slices.ContainsFunc(i.Needs, func(n Need) bool { return l.Covers(n.Operation) })
+	}
 	return l.Covers(i.Operation) && (l.Window.Kind != limit.Concurrent || i.Lease > 0)
 }
 
@@ -33,5 +41,5 @@ func LeastRemaining(limits []limit.Limit, item Item, used func(i int) int64) (in
 // NeverFits reports whether the item cannot fit a limit that checks it, however long it
 // waits.
 func (i Item) NeverFits(l limit.Limit) bool {
-	return l.NeverFits(l.Amount(i.Units), i.Floor, i.UseHeadroom, l.ShareOf(i.Labels.Job), i.Lease)
+	return l.NeverFits(i.Amount(l), i.Floor, i.UseHeadroom, l.ShareOf(i.Labels.Job), i.Lease)
 }

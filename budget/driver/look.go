@@ -21,6 +21,8 @@ type View struct {
 	AtWork int        // as in Decisions
 	// Tables are the share tables by which calls were decided within TableNoted.
 	Tables NotedTables
+	// Holds are those that live, in the order in which they were taken, without Drawn.
+	Holds []Hold
 	// Missing are the ids of the Others' charges that the ledger lacks.
 	Missing []string
 	// Recovering is the instant (µs) until which a loss holds charges back; 0: it does

@@ -106,6 +106,15 @@ func (w Window) Longest() int64 {
 	return w.Length + w.Precision
 }
 
+// Shortest is a lower bound in µs of how long a charge counts, or of a calendar's period; 0
+// for a bucket and for a limit on open reservations.
+func (w Window) Shortest() int64 {
+	if w.Kind == CalendarKind {
+		return w.Calendar.shortest()
+	}
+	return w.Length
+}
+
 // Cut is the last instant (µs) whose charges no longer count at now. It is not defined
 // for a bucket.
 func (w Window) Cut(now int64) int64 {
