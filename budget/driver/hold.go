@@ -99,7 +99,7 @@ func (h *Hold) Draw(item Item) Need {
 }
 
 // Take takes what a charge draws. It is noted for a reservation that is open, to be given
-// back.
+// back. Call [ForgetDrawn] first.
 func (h *Hold) Take(id string, open bool, draw Need) {
 	at := h.place(draw.Operation)
 	if at < 0 {
@@ -112,6 +112,13 @@ func (h *Hold) Take(id string, open bool, draw Need) {
 			h.Drawn = map[string]Need{}
 		}
 		h.Drawn[id] = draw
+	}
+}
+
+// ForgetDrawn forgets what an earlier reservation drew whose id a new charge has.
+func ForgetDrawn(holds []*Hold, id string) {
+	for _, h := range holds {
+		delete(h.Drawn, id)
 	}
 }
 

@@ -3,6 +3,7 @@ package memstore
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
@@ -23,6 +24,7 @@ func (s *Store) Decide(ctx context.Context, batch driver.Batch) (driver.Decision
 		return driver.Decisions{}, lost(batch.Budget)
 	}
 	answer := driver.Decisions{Now: when.clock}
+	l.living(when.now)
 	for _, item := range batch.Items {
 		answer.Items = append(answer.Items, l.decide(batch, item, when))
 	}
@@ -35,14 +37,18 @@ func (s *Store) Decide(ctx context.Context, batch driver.Batch) (driver.Decision
 
 // decide decides one item and records it if it fits.
 func (l *ledger) decide(batch driver.Batch, item driver.Item, when moment) driver.Decision {
-	now, all, limits := l.last, batch.Limits, batch.Limits
+	now, all, limits, observed := l.last, batch.Limits, batch.Limits, ""
 	if late(item.Deadline, batch.Now) {
 		return driver.Decision{Result: driver.Late, Limit: -1}
 	}
 	if item.Fence != "" && !item.Recorded && l.locks[item.Fence].until > now {
 		return driver.Decision{Result: driver.Fenced, Limit: -1}
 	}
-	if e := l.find(item.ID, now); e != nil && !item.DryRun {
+	if item.IsHold() {
+		if d, lives := l.replayed(limits, item); lives && !item.DryRun {
+			return d
+		}
+	} else if e := l.find(item.ID, now); e != nil && !item.DryRun {
 		same := e.item.Operation == item.Operation && e.item.Units == item.Units && (e.item.Lease > 0) == (item.Lease > 0)
 		if !same {
 			return driver.Decision{Result: driver.Conflict, Limit: -1}
@@ -64,40 +70,23 @@ func (l *ledger) decide(batch driver.Batch, item driver.Item, when moment) drive
 	}
 	for i, limit := range limits {
 		if !limit.Observe && item.CheckedBy(limit) && item.NeverFits(limit) {
-			return driver.Decision{Result: driver.NeverFits, Limit: i, Remaining: limit.Remaining(l.used(limit, now))}
+			return driver.Decision{Result: driver.NeverFits, Limit: i, Remaining: limit.Remaining(l.used(limit, now) + l.held(limit))}
 		}
 	}
-	refusal, refused, observed := driver.Decision{Result: driver.Refused, Limit: -1}, false, ""
-	for i, limit := range limits {
-		if !item.CheckedBy(limit) {
-			continue
-		}
-		used, room := l.used(limit, now), limit.Bound(item.Floor, item.UseHeadroom)-limit.Amount(item.Units)
-		kept, fits := l.kept(limit, item, now, max(now, when.later, l.newest+1)+item.Lease)
-		if used <= room && fits {
-			continue
-		}
-		if limit.Observe {
-			observed = cmp.Or(observed, limit.Name)
-			continue
-		}
-		refused = true
-		at := int64(0)
-		if len(limit.Shares) == 0 {
-			at = l.fitsAt(limit, now, room)
-		} else {
-			at = l.sharedFitsAt(limit, item, now)
-		}
-		if refusal.Limit < 0 || at > refusal.RetryAt {
-			refusal.Limit, refusal.RetryAt, refusal.Remaining, refusal.Kept = i, at, limit.Remaining(used), kept
-		}
+	c := l.claimsAt(item, now)
+	start := max(now, when.later, l.newest+1)
+	if item.IsHold() {
+		start = max(now, when.later)
 	}
 	if !item.Recorded {
-		observed = cmp.Or(l.askLocks(batch, item, &refusal, &refused), observed)
-		observed = cmp.Or(l.askRecovery(batch, &refusal, &refused), observed)
+		refusal, refused, marked := l.refuses(batch, c, item, start)
+		if refused {
+			return refusal
+		}
+		observed = marked
 	}
-	if refused {
-		return l.together(limits, item, refusal)
+	if item.IsHold() {
+		return l.takeHold(limits, item, when, observed)
 	}
 	for _, lim := range all {
 		if lim.Window.Kind == limit.Bucket {
@@ -112,7 +101,7 @@ func (l *ledger) decide(batch driver.Batch, item driver.Item, when moment) drive
 		d.Observed = observed
 		return d
 	}
-	at := max(now, when.later, l.newest+1)
+	at := start
 	if item.Recorded {
 		at = max(now, when.later) - item.Age
 	}
@@ -130,6 +119,7 @@ func (l *ledger) decide(batch driver.Batch, item driver.Item, when moment) drive
 		l.prune(now)
 	}
 	l.entries = append(l.entries, e)
+	c.charge()
 	l.noteCharge(e, e.units, 1)
 	if at > l.newest {
 		l.newest, l.newestID = at, item.ID
@@ -146,6 +136,63 @@ func (l *ledger) decide(batch driver.Batch, item driver.Item, when moment) drive
 	return d
 }
 
+// refuses decides whether limits, locks or a loss refuse an item that would be charged at
+// start; the name is that of the first limit, or lock, that only observes.
+func (l *ledger) refuses(batch driver.Batch, c claims, item driver.Item, start int64) (refusal driver.Decision, refused bool, observed string) {
+	now, limits := l.last, batch.Limits
+	refusal = driver.Decision{Result: driver.Refused, Limit: -1}
+	for i, lim := range limits {
+		if !item.CheckedBy(lim) {
+			continue
+		}
+		used, room := l.used(lim, now), c.room(lim, item)
+		kept, fits := l.kept(c, lim, item, now, start+item.Lease)
+		if used <= room && fits {
+			continue
+		}
+		if lim.Observe {
+			observed = cmp.Or(observed, lim.Name)
+			continue
+		}
+		refused = true
+		at := int64(0)
+		switch {
+		case len(lim.Shares) > 0:
+			at = l.sharedFitsAt(c, lim, item, now)
+		case room < 0 && lim.Window.Kind != limit.Bucket: // because of holds
+			at = limit.Never
+		default:
+			at = l.fitsAt(lim, now, room)
+		}
+		if refusal.Limit < 0 || at > refusal.RetryAt {
+			refusal.Limit, refusal.RetryAt, refusal.Remaining, refusal.Kept = i, at, lim.Remaining(used+c.held(lim)), kept
+		}
+	}
+	observed = cmp.Or(l.askLocks(batch, item, &refusal, &refused), observed)
+	observed = cmp.Or(l.askRecovery(batch, &refusal, &refused), observed)
+	if !refused {
+		return refusal, false, observed
+	}
+	if refusal.RetryAt < limit.Never {
+		refusal = l.together(c, limits, item, refusal)
+	}
+	if len(c.holds) == 0 {
+		return refusal, true, observed
+	}
+	if refusal.Result == driver.NeverFits { // unless a hold ends
+		refusal.Result, refusal.RetryAt = driver.Refused, limit.Never
+	}
+	switch at := l.fitsWithHolds(batch, item, now); at {
+	case refusal.RetryAt:
+	case limit.Never:
+		first := slices.IndexFunc(limits, item.WaitsForLapses)
+		refusal = driver.Decision{Result: driver.NeverFits, Limit: first, Remaining: limits[first].Remaining(l.used(limits[first], now) + c.held(limits[first]))}
+	default:
+		refusal.RetryAt, refusal.Ends = at, 0
+	}
+	return refusal, true, observed
+}
+
 // late reports whether the deadline has passed, on the caller's clock.
 func late(deadline time.Time, caller int64) bool {
 	return !deadline.IsZero() && deadline.UnixMicro() < caller
@@ -160,7 +207,7 @@ func (l *ledger) granted(limits []limit.Limit, item driver.Item, now int64) driv
 			if (lim.Counts == limit.CountCalls) != (counts == limit.CountCalls) || !item.CheckedBy(lim) {
 				continue
 			}
-			if left := lim.Remaining(l.used(lim, now)); d.Limit < 0 || left < d.Remaining {
+			if left := lim.Remaining(l.used(lim, now) + l.held(lim)); d.Limit < 0 || left < d.Remaining {
 				d.Limit, d.Remaining = i, left
 			}
 		}
@@ -189,6 +236,7 @@ func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, e
 		return answer, nil
 	}
 	l.last = now
+	l.living(now)
 	e := l.find(f.ID, now)
 	if e == nil {
 		answer.Result = driver.FinishExpired
@@ -211,6 +259,7 @@ func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, e
 			m.finish(e, 0, true, now, when.drains())
 		}
 		l.noteEnd(e, -e.units, -1)
+		l.giveBack(e.item.ID, e.units, true)
 		e.state, e.units, e.score = released, 0, l.ended(e, max(now, when.later)-f.Age)
 		answer.Result, answer.At = driver.Released, e.score
 		l.changes++
@@ -231,6 +280,7 @@ func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, e
 			m.finish(e, f.Units, false, now, when.drains())
 		}
 		l.noteEnd(e, f.Units-e.units, 0)
+		l.giveBack(e.item.ID, e.units-f.Units, false)
 		e.state, e.units, e.score = settled, f.Units, l.ended(e, max(now, when.later)-f.Age)
 		answer.Result, answer.At = driver.Settled, e.score
 		l.changes++
@@ -262,6 +312,9 @@ func (s *Store) Look(ctx context.Context, look driver.Look) (driver.View, error)
 	view := driver.View{Now: when.clock, Locks: l.standing(now), Mark: l.mark(now), AtWork: l.atWork(now), Tables: l.tables.Within(now), Missing: l.missing(look.Others, look.Limits, now)}
 	if until := l.recovering(look.Hosts); until > now {
 		view.Recovering = until
+	}
+	for _, h := range l.claimsAt(driver.Item{}, now).holds {
+		view.Holds = append(view.Holds, h.view())
 	}
 	for _, lim := range look.Limits {
 		v := driver.LimitView{Used: l.used(lim, now), Recovered: l.pseudo(lim, limit.RecoveredOperation(lim.Name), now), Drift: l.pseudo(lim, limit.DriftOperation(lim.Name), now)}

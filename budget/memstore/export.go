@@ -179,6 +179,7 @@ func entryOf(r driver.Row, id string) *entry {
 func (l *ledger) importLock(k driver.LockView, now int64) {
 	if k.Until > now && k.Until > l.locks[k.Limit].until {
 		l.locks[k.Limit] = lock{k.Until, k.Since, k.Why}
+		l.living(now)
 		l.changes++
 	}
 }

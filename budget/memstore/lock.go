@@ -34,6 +34,7 @@ func (s *Store) lock(ctx context.Context, r driver.Lock) (driver.Locked, error) 
 	default:
 		old, stood = lock{until, when.now, r.Why}, false
 		l.locks[r.Limit] = old
+		l.living(when.now)
 		l.changes++
 	}
 	return driver.Locked{Now: when.clock, Until: old.until, Since: old.since, Why: old.why, Stood: stood}, nil
@@ -63,6 +64,19 @@ func (l *ledger) standing(now int64) (views []driver.LockView) {
 	return views
 }
 
+// lockedUntil is until when locks refuse an item.
+func (l *ledger) lockedUntil(batch driver.Batch, item driver.Item) (until int64) {
+	if !batch.Observe {
+		until = l.locks[""].until
+	}
+	for _, limit := range batch.Limits {
+		if item.CheckedBy(limit) && !limit.Observe {
+			until = max(until, l.locks[limit.Name].until)
+		}
+	}
+	return until
+}
+
 // askLocks makes the refusal that of the lock that ends last, if it ends no earlier than
 // everything else fits. It returns the name of the first lock that only observes.
 func (l *ledger) askLocks(batch driver.Batch, item driver.Item, refusal *driver.Decision, refused *bool) (observed string) {
@@ -84,7 +98,7 @@ func (l *ledger) askLocks(batch driver.Batch, item driver.Item, refusal *driver.
 		observed = driver.ObservedLock
 	}
 	for i, limit := range batch.Limits {
-		if item.CheckedBy(limit) && ask(i, limit.Name, limit.Observe, limit.Remaining(l.used(limit, l.last))) && observed == "" {
+		if item.CheckedBy(limit) && ask(i, limit.Name, limit.Observe, limit.Remaining(l.used(limit, l.last)+l.held(limit))) && observed == "" {
 			observed = limit.Name
 		}
 	}

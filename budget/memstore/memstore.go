@@ -50,6 +50,7 @@ type ledger struct {
 	windows map[string]*window
 	meters  map[string]*meter
 	locks   map[string]lock // by the limit's name; empty: the budget
+	holds   []*hold         // in the order in which they were taken
 
 	history  *history
 	unnoted  int64  // the history may lack charges of up to here
@@ -337,6 +338,8 @@ func (s *Store) Change(ctx context.Context, change driver.Change) (driver.Change
 		return s.lock(ctx, c)
 	case driver.Unlock:
 		return s.unlock(ctx, c)
+	case driver.HoldChange:
+		return s.changeHold(ctx, c)
 	case driver.Import:
 		return s.importRows(ctx, c)
 	case driver.Reset:

@@ -94,6 +94,14 @@ func (l *ledger) askRecovery(batch driver.Batch, refusal *driver.Decision, refus
 	return ""
 }
 
+// recoveringFor is until when a loss holds the items of a batch back; 0: it does not.
+func (l *ledger) recoveringFor(batch driver.Batch) int64 {
+	if batch.WithinPart || batch.Observe {
+		return 0
+	}
+	return l.recovering(batch.Hosts)
+}
+
 // note notes that a host decides on the budget. If there are too many hosts, it forgets
 // those noted first.
 func (l *ledger) note(host string) {

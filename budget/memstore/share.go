@@ -40,17 +40,21 @@ func next(lim limit.Limit) limit.Limit {
 
 // kept is, for each share of the limit, what an item that would finish at score may not
 // take at an instant because it is guaranteed to that share.
-func (l *ledger) kept(lim limit.Limit, item driver.Item, at, score int64) (kept []int64, fits bool) {
+func (l *ledger) kept(c claims, lim limit.Limit, item driver.Item, at, score int64) (kept []int64, fits bool) {
 	if len(lim.Shares) == 0 {
 		return nil, true
 	}
-	own, room := lim.ShareOf(item.Labels.Job), lim.Bound(0, item.UseHeadroom)-lim.Amount(item.Units)
-	kept, sum := keptFor(lim.InForce(at), l.shared(lim, at), own)
+	amount, covered := c.takes(lim, item)
+	own, room, held := lim.ShareOf(item.Labels.Job), lim.Bound(0, item.UseHeadroom)-amount-c.held(lim), c.sharedHeld(lim)
+	kept, sum := keptFor(lim.InForce(at), l.shared(lim, at), held, own)
+	if covered {
+		return kept, true
+	}
 	if l.used(lim, at)+sum > room {
 		return kept, false
 	}
 	if after := next(lim); lim.Window.Kind == limit.CalendarKind && score > after.Window.Cut(at) {
-		later, sum := keptFor(lim.Guarantees(), l.shared(after, at), own)
+		later, sum := keptFor(lim.Guarantees(), l.shared(after, at), held, own)
 		if l.used(after, at)+sum > room {
 			return later, false
 		}
@@ -58,11 +62,11 @@ func (l *ledger) kept(lim limit.Limit, item driver.Item, at, score int64) (kept 
 	return kept, true
 }
 
-func keptFor(guarantees, used []int64, own int) (kept []int64, sum int64) {
+func keptFor(guarantees, used, held []int64, own int) (kept []int64, sum int64) {
 	kept = make([]int64, len(guarantees))
 	for i := range guarantees {
 		if i != own {
-			kept[i] = max(0, guarantees[i]-used[i])
+			kept[i] = max(0, guarantees[i]-used[i]-held[i])
 			sum += kept[i]
 		}
 	}
@@ -71,20 +75,20 @@ func keptFor(guarantees, used []int64, own int) (kept []int64, sum int64) {
 
 // fits reports whether the item fits the limit at an instant, in which a plain charge
 // would finish at that instant.
-func (l *ledger) fits(lim limit.Limit, item driver.Item, at int64) bool {
-	if l.used(lim, at)+lim.Amount(item.Units) > lim.Bound(item.Floor, item.UseHeadroom) {
+func (l *ledger) fits(c claims, lim limit.Limit, item driver.Item, at int64) bool {
+	if l.used(lim, at) > c.room(lim, item) {
 		return false
 	}
-	_, fits := l.kept(lim, item, at, at+item.Lease)
+	_, fits := l.kept(c, lim, item, at, at+item.Lease)
 	return fits
 }
 
 // sharedFitsAt is the first instant after now at which an item fits a divided limit if
 // nothing else happens: it tries every instant at which units return or a guarantee
 // lapses.
-func (l *ledger) sharedFitsAt(lim limit.Limit, item driver.Item, now int64) int64 {
+func (l *ledger) sharedFitsAt(c claims, lim limit.Limit, item driver.Item, now int64) int64 {
 	if lim.Window.Kind == limit.CalendarKind {
-		return l.calendarFitsAt(lim, item, now)
+		return l.calendarFitsAt(c, lim, item, now)
 	}
 	cut := max(lim.Window.Cut(now), l.floor(lim))
 	var returns []int64
@@ -96,21 +100,21 @@ func (l *ledger) sharedFitsAt(lim limit.Limit, item driver.Item, now int64) int6
 	slices.Sort(returns)
 	returns = slices.Compact(returns)
 	first, _ := slices.BinarySearchFunc(returns, true, func(at int64, _ bool) int { // use only falls
-		if l.fits(lim, item, at) {
+		if l.fits(c, lim, item, at) {
 			return 0
 		}
 		return -1
 	})
 	if first == len(returns) {
-		return 0
+		return limit.Never // because of holds
 	}
 	return returns[first]
 }
 
 // calendarFitsAt is sharedFitsAt for a calendar: it tries the lapses of each period, and
 // its end.
-func (l *ledger) calendarFitsAt(lim limit.Limit, item driver.Item, now int64) int64 {
-	for from := now; ; {
+func (l *ledger) calendarFitsAt(c claims, lim limit.Limit, item driver.Item, now int64) int64 {
+	for from := now; from-now <= lim.Horizon(); {
 		_, until := lim.Window.Span(from)
 		tries := []int64{until}
 		for _, s := range lim.Shares {
@@ -120,17 +124,18 @@ func (l *ledger) calendarFitsAt(lim limit.Limit, item driver.Item, now int64) in
 		}
 		slices.SortFunc(tries, func(a, b int64) int { return cmp.Compare(a, b) })
 		for _, at := range tries {
-			if l.fits(lim, item, at) {
+			if l.fits(c, lim, item, at) {
 				return at
 			}
 		}
 		from = until
 	}
+	return limit.Never // because of holds
 }
 
 // together puts a refusal off until the item fits all limits at one instant: it tries every
 // instant from then on at which a guarantee lapses or comes back.
-func (l *ledger) together(limits []limit.Limit, item driver.Item, refusal driver.Decision) driver.Decision {
+func (l *ledger) together(c claims, limits []limit.Limit, item driver.Item, refusal driver.Decision) driver.Decision {
 	var lapsing []limit.Limit
 	horizon := int64(0)
 	for _, lim := range limits {
@@ -140,7 +145,7 @@ func (l *ledger) together(limits []limit.Limit, item driver.Item, refusal driver
 		}
 	}
 	for at := refusal.RetryAt; len(lapsing) > 0; {
-		if !slices.ContainsFunc(lapsing, func(lim limit.Limit) bool { return !l.fits(lim, item, at) }) {
+		if !slices.ContainsFunc(lapsing, func(lim limit.Limit) bool { return !l.fits(c, lim, item, at) }) {
 			if at > refusal.RetryAt {
 				refusal.Ends, refusal.RetryAt = refusal.RetryAt, at
 			}
@@ -158,7 +163,7 @@ func (l *ledger) together(limits []limit.Limit, item driver.Item, refusal driver
 		}
 		if at = next; at-refusal.RetryAt > horizon {
 			first := slices.IndexFunc(limits, item.WaitsForLapses)
-			return driver.Decision{Result: driver.NeverFits, Limit: first, Remaining: limits[first].Remaining(l.used(limits[first], l.last))}
+			return driver.Decision{Result: driver.NeverFits, Limit: first, Remaining: limits[first].Remaining(l.used(limits[first], l.last) + c.held(limits[first]))}
 		}
 	}
 	return refusal

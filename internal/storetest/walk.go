@@ -27,7 +27,7 @@ func Walk(t *testing.T, open Open, steps int) {
 	walk(t, open, seed, steps, false, []string{"granted", "refused", "replayed", "conflict", "settled", "released", "clock refused", "clock accepted", "looked", "stepped back", "never fits", "limits changed",
 		"finish expired", "refused by rolling", "refused by coarse", "refused by calendar", "refused by guarded calendar", "refused by bucket", "refused by concurrent",
 		"recorded", "finished earlier", "lost", "nothing lost", "recovered", "reset", "recovering", "rolled back", "moved", "locked", "lock stood", "unlocked", "observed", "fenced",
-		"history", "kept", "fits by a lapse",
+		"history", "kept", "fits by a lapse", "held", "hold refused", "hold replayed", "hold renewed", "hold ended", "drawn", "given back", "waited beside a hold",
 		"drift of rolling", "drift of coarse", "drift of calendar", "drift of guarded calendar", "drift of bucket"})
 }
 
@@ -116,8 +116,10 @@ func (w *walker) episode(steps int) {
 			w.decide(limits)
 		case n < 90:
 			w.finish()
-		case n < 93:
+		case n < 91:
 			w.look(limits)
+		case n < 93:
+			w.holds()
 		case n < 95:
 			w.locks(limits)
 		case n < 97:
@@ -199,19 +201,28 @@ func (w *walker) decide(limits []limit.Limit) {
 		batch.Host, batch.Table = "0a", driver.ShareTable{}
 	}
 	for range n {
+		if w.rng.IntN(20) == 0 && (!w.calm || w.rng.IntN(40) == 0) {
+			batch.Items = append(batch.Items, w.holdItem(limits))
+			continue
+		}
 		batch.Items = append(batch.Items, w.item(limits))
 	}
 	w.step += n
+	held := w.heldNow()
 	want, wantErr := w.model.Decide(context.Background(), batch)
 	batch.Mark = told.store
 	got, gotErr := w.store.Decide(context.Background(), batch)
 	w.same("decide", batch, got, gotErr, want, wantErr)
 	w.tell(want.Mark, got.Mark)
+	if n == 1 && !batch.Items[0].IsHold() && want.Items != nil && want.Items[0].Result == driver.Granted && w.heldNow() < held {
+		w.counts["drawn"]++
+	}
 	for i, d := range want.Items {
-		if d.Result == driver.Granted {
+		w.countHold(batch.Items[i], d)
+		if d.Result == driver.Granted && !batch.Items[i].IsHold() {
 			w.kept.granted(batch.Items[i], d, want.Seen)
 		}
-		if d.Result == driver.Granted && !batch.Items[i].DryRun {
+		if d.Result == driver.Granted && !batch.Items[i].DryRun && !batch.Items[i].IsHold() {
 			one := driver.Mark{ID: batch.Items[i].ID, At: d.At}
 			w.seen = append(w.seen, marks{one, one})
 		}
@@ -273,6 +284,7 @@ func (w *walker) item(limits []limit.Limit) driver.Item {
 		i.Labels = driver.Labels{Job: walkJobs[w.rng.IntN(len(walkJobs))], Region: "US", Run: fmt.Sprint("run-", w.step%7)}
 		if w.rng.IntN(3) > 0 {
 			i.Fence = w.fence()
+			i.Labels.Job = passJob(i.Fence)
 		}
 	}
 	if i.DryRun = w.rng.IntN(12) == 0 && (!w.calm || w.rng.IntN(6) == 0); i.DryRun {
@@ -308,6 +320,7 @@ func (w *walker) finish() {
 		f.Age = w.age()
 		w.counts["finished earlier"]++
 	}
+	held := w.heldNow()
 	want, wantErr := w.model.Finish(context.Background(), f)
 	got, gotErr := w.store.Finish(context.Background(), f)
 	w.same("finish", f, got, gotErr, want, wantErr)
@@ -315,6 +328,9 @@ func (w *walker) finish() {
 		return
 	}
 	w.kept.finished(f, want)
+	if w.heldNow() > held {
+		w.counts["given back"]++
+	}
 	w.counts[map[driver.FinishResult]string{
 		driver.Settled: "settled", driver.Released: "released", driver.FinishConflict: "finish conflict", driver.FinishExpired: "finish expired",
 	}[want.Result]]++

@@ -1,0 +1,82 @@
+package storetest
+
+import (
+	"fmt"
+
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
+)
+
+// passJob is the job of a pass, by its fence.
+func passJob(fence string) string {
+	if fence == "~job/1" {
+		return "nightly"
+	}
+	return "feeds.us"
+}
+
+// holdItem asks for a hold of one of two passes, or of a run of it.
+func (w *walker) holdItem(limits []limit.Limit) driver.Item {
+	fence := w.fence()
+	i := driver.Item{
+		ID: fmt.Sprintf("hold-%d-%d", w.step, len(w.ids)), Fence: fence, Labels: driver.Labels{Job: passJob(fence)},
+		Lease: []int64{second, hour, 24 * hour}[w.rng.IntN(3)], Span: []int64{0, 0, second, minute, 24 * hour}[w.rng.IntN(5)],
+		UseHeadroom: w.rng.IntN(6) == 0, DryRun: w.rng.IntN(12) == 0,
+	}
+	if w.rng.IntN(2) == 0 {
+		i.Labels.Region = "US"
+	}
+	if w.rng.IntN(5) == 0 {
+		i.Floor = w.rng.Int64N(10)
+	}
+	for _, at := range w.rng.Perm(len(walkOperations))[:1+w.rng.IntN(3)] {
+		n := driver.Need{Operation: walkOperations[at], Units: w.rng.Int64N(1 + limits[0].Limit/[]int64{2, 6}[w.rng.IntN(2)]), Calls: w.rng.Int64N(4)}
+		i.Needs, i.Units = append(i.Needs, n), i.Units+n.Units
+	}
+	return i
+}
+
+// holds renews or ends the holds of a pass on both.
+func (w *walker) holds() {
+	w.step++
+	c := driver.HoldChange{Budget: w.budget, Now: w.caller(), Fence: w.fence()}
+	name := "hold ended"
+	if w.rng.IntN(2) == 0 {
+		c.Lease, name = 1+w.rng.Int64N(hour), "hold renewed"
+	}
+	if w.rng.IntN(2) == 0 {
+		c.Region = "US"
+	}
+	if holds := change(w, c).Holds; len(holds) > 0 {
+		w.counts[name]++
+	}
+}
+
+// countHold counts what became of a hold, and of a call that draws from one.
+func (w *walker) countHold(i driver.Item, d driver.Decision) {
+	switch {
+	case !i.IsHold() && d.Result == driver.Refused && w.heldNow() > 0:
+		w.counts["waited beside a hold"]++
+	case !i.IsHold() || i.DryRun:
+	case d.Replayed:
+		w.counts["hold replayed"]++
+	case d.Result == driver.Granted:
+		w.counts["held"]++
+	case d.Result == driver.Refused:
+		w.counts["hold refused"]++
+	}
+}
+
+// heldNow is how much the model's living holds have left, in units and calls together.
+func (w *walker) heldNow() (left int64) {
+	view, err := w.model.Look(w.t.Context(), driver.Look{Budget: w.budget, Now: w.now})
+	if err != nil {
+		return 0
+	}
+	for _, h := range view.Holds {
+		for _, n := range h.Left {
+			left += n.Units + n.Calls
+		}
+	}
+	return left
+}
