@@ -9,6 +9,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/internal/must"
@@ -271,7 +272,7 @@ func testHoldWaits(t *testing.T, w *world) {
 // microsecond before.
 func testHoldsOnTime(t *testing.T, w *world) {
 	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
-	walk := &walker{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 3)), counts: map[string]int{}}
+	walk := &walker{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 3)), counts: map[string]int{}, model: memstore.New(nil)}
 	waited := 0
 	for n := range effort.Of(150, 1500) {
 		w.budget, walk.now = fmt.Sprint("up/", n), noon+walk.rng.Int64N(400*24*hour)

@@ -81,6 +81,7 @@ type walker struct {
 	kept    kept
 	ledgers map[string]string // the model's ledgers' ids by the store's
 	changes map[string]int64  // the store's last count of changes of each of its ledgers
+	drew    string            // a reservation that drew from a hold, to be finished soon
 }
 
 var walkOperations = []string{"search.list", "videos.list", "channels.list", "videos.rate", "captions.list"}
@@ -90,6 +91,7 @@ func (w *walker) episode(steps int) {
 	w.budget = fmt.Sprintf("walk/%d", w.step)
 	w.now = noon + w.rng.Int64N(400*24*hour)
 	w.ids, w.seen, w.lengths, w.configs, w.kept = nil, nil, nil, nil, newKept()
+	w.drew = ""
 	w.ledgers, w.changes = map[string]string{}, map[string]int64{}
 	w.coarse = w.rng.IntN(4) == 0
 	for range 2 {
@@ -214,9 +216,7 @@ func (w *walker) decide(limits []limit.Limit) {
 	got, gotErr := w.store.Decide(context.Background(), batch)
 	w.same("decide", batch, got, gotErr, want, wantErr)
 	w.tell(want.Mark, got.Mark)
-	if n == 1 && !batch.Items[0].IsHold() && want.Items != nil && want.Items[0].Result == driver.Granted && w.heldNow() < held {
-		w.counts["drawn"]++
-	}
+	w.countDraw(batch.Items, want.Items, held)
 	for i, d := range want.Items {
 		w.countHold(batch.Items[i], d)
 		if d.Result == driver.Granted && !batch.Items[i].IsHold() {
@@ -277,7 +277,7 @@ func (w *walker) item(limits []limit.Limit) driver.Item {
 		i.Floor = w.rng.Int64N(10)
 	}
 	i.UseHeadroom = w.rng.IntN(6) == 0
-	if w.rng.IntN(4) == 0 {
+	if w.rng.IntN(4) == 0 || w.heldNow() > 0 && w.rng.IntN(3) == 0 {
 		i.Lease = []int64{1, 50, second, minute, hour, 24 * hour}[w.rng.IntN(6)]
 	}
 	if w.rng.IntN(3) > 0 {
@@ -302,12 +302,15 @@ func (w *walker) finish() {
 	w.step++
 	f := driver.Finish{Budget: w.budget, Now: w.caller(), ID: "unknown", Release: w.rng.IntN(2) == 0, Units: w.rng.Int64N(40)}
 	var open []string
+	held := w.heldNow()
 	for _, i := range w.ids {
 		if i.Lease > 0 {
 			open = append(open, i.ID)
 		}
 	}
 	switch {
+	case w.drew != "":
+		f.ID, w.drew = w.drew, ""
 	case len(open) > 0 && w.rng.IntN(8) > 0:
 		f.ID = open[max(0, len(open)-1-w.rng.IntN(6))] // a recent one: most of the others are forgotten
 	case len(w.ids) > 0:
@@ -320,7 +323,6 @@ func (w *walker) finish() {
 		f.Age = w.age()
 		w.counts["finished earlier"]++
 	}
-	held := w.heldNow()
 	want, wantErr := w.model.Finish(context.Background(), f)
 	got, gotErr := w.store.Finish(context.Background(), f)
 	w.same("finish", f, got, gotErr, want, wantErr)

@@ -80,3 +80,15 @@ func (w *walker) heldNow() (left int64) {
 	}
 	return left
 }
+
+// countDraw counts a single charge that drew from holds, which had so much left before. If it
+// is a reservation, it is finished soon.
+func (w *walker) countDraw(items []driver.Item, got []driver.Decision, held int64) {
+	if len(items) != 1 || len(got) != 1 || items[0].IsHold() || got[0].Result != driver.Granted || w.heldNow() >= held {
+		return
+	}
+	w.counts["drawn"]++
+	if items[0].Lease > minute {
+		w.drew = items[0].ID
+	}
+}
