@@ -253,12 +253,10 @@ func (b *Budget) decideBatch(ctx context.Context, items []driver.Item) (driver.D
 	if b.perOperation {
 		var operations []string
 		for _, item := range items {
-			if !slices.Contains(operations, item.Operation) {
-				operations = append(operations, item.Operation)
-			}
+			operations = append(operations, item.Operations()...)
 		}
 		slices.Sort(operations) // the same limits, whatever the order of the items
-		limits = b.limits(operations)
+		limits = b.limits(slices.Compact(operations))
 	}
 	decisions, err := b.store.Decide(ctx, driver.Batch{Budget: b.spec.Name, Now: b.now().UnixMicro(), Limits: limits, Items: items, Observe: b.spec.Observe, Table: b.table})
 	return decisions, limits, err
@@ -307,7 +305,11 @@ func (b *Budget) receipt(call Call, units int64, done decided) (Receipt, error) 
 	case driver.Conflict:
 		return Receipt{}, fmt.Errorf("charge %s %s: %w: id %q was used for another call; use a new id", b.spec.Name, call.Operation, ErrConflict, call.ID)
 	case driver.Overflow:
-		refused := b.refuse(call, units, ErrTooManyUnits, fmt.Errorf("the ledger's sum would exceed %d units", limit.MaxUnits))
+		cause := fmt.Errorf("the ledger's sum would exceed %d units", limit.MaxUnits)
+		if call.holds {
+			cause = errHolds
+		}
+		refused := b.refuse(call, units, ErrTooManyUnits, cause)
 		refused.NotCharged = true
 		return Receipt{}, refused
 	case driver.OutcomeUnknown:

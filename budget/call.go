@@ -41,6 +41,7 @@ type Call struct {
 	OnStoreError Policy
 
 	exact bool // no refusal that is remembered will do
+	holds bool // it asks for a hold
 }
 
 // labelsText formats labels for messages.

@@ -91,7 +91,8 @@ type RefusedError struct {
 	// Cause is the error of the store or the context, if any.
 	Cause error
 
-	job string // the call's
+	job   string // the call's
+	holds bool   // the call asked for a hold
 }
 
 // fitsText says when the call fits.
@@ -108,6 +109,8 @@ func (e *RefusedError) Error() string {
 	asked := "charge " + e.Budget + " " + e.Operation
 	switch {
 	case errors.Is(e.Err, ErrUnknownOperation): // it has no price to show
+	case e.holds:
+		asked = "hold " + countUnits(e.Units) + " of " + e.Budget + " for job " + e.job
 	case e.Operation == "" && e.Units == 0:
 		asked = "check what " + e.Budget + " has left"
 	case e.Operation == "":
@@ -262,7 +265,7 @@ const timeFormat = "2006-01-02T15:04:05.000000Z07:00"
 func (b *Budget) refuse(call Call, units int64, err, cause error) *RefusedError {
 	return &RefusedError{
 		Budget: b.spec.Name, Operation: call.Operation, ID: call.ID, Units: units,
-		Err: err, Cause: cause, OnStoreError: b.spec.policy(call), job: call.Labels.Job,
+		Err: err, Cause: cause, OnStoreError: b.spec.policy(call), job: call.Labels.Job, holds: call.holds,
 	}
 }
 

@@ -44,8 +44,10 @@ func (s Status) LockOf(limit string) (Lock, bool) {
 // LimitStatus is what one limit has used and left, in what it counts.
 type LimitStatus struct {
 	limit.Limit
-	Used      int64
-	Remaining int64 // 0 or more
+	Used int64
+	// Held is what passes hold of the limit and have not spent.
+	Held      []Held
+	Remaining int64 // the limit less what is used and held, 0 or more
 	// Over is the debt: how much more than the limit is used, 0 or more.
 	Over int64
 	// Recovered is how much of Used was recorded to make up for data that the store lost.
@@ -79,11 +81,11 @@ type ShareStatus struct {
 	LapsesAt time.Time
 }
 
-// shareStatus is what each share of a limit has used.
-func shareStatus(l limit.Limit, used []int64, at int64) []ShareStatus {
+// shareStatus is what each share of a limit has used, and what its jobs hold.
+func shareStatus(l limit.Limit, used, held []int64, at int64) []ShareStatus {
 	list := make([]ShareStatus, len(l.Shares))
 	for i, guarantee := range l.InForce(at) {
-		list[i] = ShareStatus{Share: l.Shares[i], InForce: guarantee, Used: used[i], Kept: max(0, guarantee-used[i]), Borrowed: max(0, used[i]-guarantee)}
+		list[i] = ShareStatus{Share: l.Shares[i], InForce: guarantee, Used: used[i], Kept: max(0, guarantee-used[i]-held[i]), Borrowed: max(0, used[i]-guarantee)}
 		if lapses, ok := l.LapsesAt(i, at); ok {
 			list[i].LapsesAt = time.UnixMicro(lapses).UTC()
 		}
@@ -140,12 +142,13 @@ func (b *Budget) look(ctx context.Context) (Status, driver.View, error) {
 	}
 	for i, l := range limits {
 		seen := view.Limits[i]
+		list, byShare, held := heldOf(l, view.Holds)
 		ls := LimitStatus{
-			Limit: l, Used: seen.Used, Remaining: l.Remaining(seen.Used), Over: max(0, seen.Used-l.Limit),
+			Limit: l, Used: seen.Used, Held: list, Remaining: l.Remaining(seen.Used + held), Over: max(0, seen.Used-l.Limit),
 			NextAmount: seen.NextAmount, Recovered: seen.Recovered, Drift: seen.Drift,
 		}
 		if len(seen.Shares) == len(l.Shares) && len(l.Shares) > 0 {
-			ls.Shares = shareStatus(l, seen.Shares, view.Now)
+			ls.Shares = shareStatus(l, seen.Shares, byShare, view.Now)
 		}
 		if seen.Since > 0 {
 			ls.Since = time.UnixMicro(seen.Since).UTC()

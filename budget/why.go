@@ -67,8 +67,8 @@ type WhyLimit struct {
 	Share string
 	// Kept is what is guaranteed to other shares and not used.
 	Kept []Kept
-	// Available is how much the call's job may take now: the limit less what is used and
-	// kept, or less what is used and the floor. It is at least 0.
+	// Available is how much the call's job may take now: the limit less what is used, held and
+	// kept, or less what is used, held and the floor. It is at least 0.
 	Available int64
 	// Short is how much too little there is for the call, 0 if it fits.
 	Short int64
@@ -249,6 +249,9 @@ func (b *Budget) whyLimit(l LimitStatus, why *Why) WhyLimit {
 		}
 	}
 	left := min(l.Bound(w.Floor, why.Call.UseHeadroom), l.Bound(0, why.Call.UseHeadroom)-kept) - l.Used
+	for _, h := range l.Held {
+		left -= h.Amount
+	}
 	w.Available, w.Short = max(0, left), max(0, w.Needs-left)
 	if r := why.Refused; r != nil && r.Limit == l.Name && errors.Is(r, ErrExhausted) && w.Short == 0 && l.ChecksNext() {
 		w.KeptAfterReset = r.Kept // it fits the present period, so it is the next that refuses it

@@ -70,7 +70,7 @@ func (s *Store) withoutStore(ctx context.Context, batch driver.Batch, decided dr
 	var places []int
 	for i, item := range batch.Items {
 		d := &decided.Items[i]
-		if item.OnStoreError != driver.Open || d.Result != driver.Unreached && d.Result != driver.OutcomeUnknown {
+		if item.OnStoreError != driver.Open || item.IsHold() || d.Result != driver.Unreached && d.Result != driver.OutcomeUnknown {
 			continue
 		}
 		if at, wait, t := s.exhausted(batch, item); wait > 0 {
@@ -182,7 +182,7 @@ func (s *Store) spend(ctx context.Context, batch driver.Batch) ([]driver.Decisio
 			continue
 		}
 		r := &record{Budget: batch.Budget, ID: item.ID, Boot: boot, At: now, Charge: &chargeRecord{
-			Operation: item.Operation, Units: item.Units, Lease: item.Lease, Held: longest(batch.Limits, item.Operation), Job: item.Labels.Job, Region: item.Labels.Region, Run: item.Labels.Run,
+			Operation: item.Operation, Units: item.Units, Lease: item.Lease, Held: longest(batch.Limits, item.Operation), Job: item.Labels.Job, Region: item.Labels.Region, Run: item.Labels.Run, Fence: item.Fence,
 		}}
 		if before, err := s.journal.find(r); d.Replayed && err == nil && before != nil {
 			continue

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // memory is the store's last answers on each budget. Each process keeps its own and
@@ -128,7 +129,7 @@ func (m *memory) saw(batch driver.Batch, d driver.Decisions) error {
 	for i := range batch.Items {
 		item := &batch.Items[i]
 		switch {
-		case item.DryRun:
+		case item.DryRun, item.IsHold(): // neither a charge nor a call that others make
 		case d.Items[i].Result == driver.Granted:
 			if !r.Charges {
 				r.Charges, r.dirty = true, true
@@ -147,7 +148,7 @@ func (m *memory) saw(batch driver.Batch, d driver.Decisions) error {
 			if r.Facts[""].Until > 0 && !batch.Observe {
 				m.note(r, "", facts{}, 0)
 			}
-		case d.Items[i].Result == driver.Refused && !d.Items[i].Recovering && (item.Floor == 0 && !keeps(d.Items[i]) || d.Items[i].Locked):
+		case d.Items[i].Result == driver.Refused && !d.Items[i].Recovering && (item.Floor == 0 && !keeps(d.Items[i]) && !held(batch.Limits, *item, &d, i) || d.Items[i].Locked):
 			limit := ""
 			if at := d.Items[i].Limit; at >= 0 {
 				limit = batch.Limits[at].Name
@@ -282,4 +283,11 @@ func (m *memory) forget(name string) error {
 // limit may not be exhausted.
 func keeps(d driver.Decision) bool {
 	return slices.ContainsFunc(d.Kept, func(kept int64) bool { return kept > 0 })
+}
+
+// held reports whether a refused item would fit the limit that refused it if no pass held
+// units there.
+func held(limits []limit.Limit, item driver.Item, d *driver.Decisions, i int) bool {
+	at := d.Items[i].Limit
+	return at >= 0 && at < len(d.Used) && limits[at].Window.Kind != limit.Bucket && d.Used[at]+item.Amount(limits[at]) <= limits[at].Bound(0, item.UseHeadroom)
 }

@@ -19,7 +19,7 @@ const partLease = int64(time.Minute / time.Microsecond)
 func (s *Store) withinPart(ctx context.Context, batch driver.Batch, decided driver.Decisions) driver.Decisions {
 	var places []int
 	for i, d := range decided.Items {
-		if d.Result == driver.Refused && d.Recovering {
+		if d.Result == driver.Refused && d.Recovering && !batch.Items[i].IsHold() {
 			places = append(places, i)
 		}
 	}

@@ -35,6 +35,7 @@ type chargeRecord struct {
 	Job       string `json:"job,omitempty"`
 	Region    string `json:"region,omitempty"`
 	Run       string `json:"run,omitempty"`
+	Fence     string `json:"fence,omitempty"` // of its pass, whose hold it draws from if that lives
 }
 
 type finishRecord struct {
@@ -47,7 +48,7 @@ func (r *record) item(age int64) driver.Item {
 	c := r.Charge
 	return driver.Item{
 		ID: r.ID, Operation: c.Operation, Units: c.Units, Lease: c.Lease, Recorded: true, Age: age,
-		Labels: driver.Labels{Job: c.Job, Region: c.Region, Run: c.Run},
+		Labels: driver.Labels{Job: c.Job, Region: c.Region, Run: c.Run}, Fence: c.Fence,
 	}
 }
 

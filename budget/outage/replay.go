@@ -70,7 +70,7 @@ func span(us int64) time.Duration { return (time.Duration(us) * time.Microsecond
 // its items.
 func asksFor(items []driver.Item) func(string) bool {
 	return func(operation string) bool {
-		return slices.ContainsFunc(items, func(i driver.Item) bool { return i.Operation == operation })
+		return slices.ContainsFunc(items, func(i driver.Item) bool { return slices.Contains(i.Operations(), operation) })
 	}
 }
 

@@ -51,11 +51,16 @@ type asker struct {
 	lease, floor         int64
 	useHeadroom, observe bool
 	fence                string
+	region, operation    string // with a fence: what it may draw from its pass's hold
 	policy               driver.Policy
 }
 
 func askerOf(batch driver.Batch, item driver.Item) asker {
-	return asker{item.Lease, item.Floor, item.UseHeadroom, batch.Observe, item.Fence, item.OnStoreError}
+	one := asker{lease: item.Lease, floor: item.Floor, useHeadroom: item.UseHeadroom, observe: batch.Observe, fence: item.Fence, policy: item.OnStoreError}
+	if item.Fence != "" {
+		one.region, one.operation = item.Labels.Region, item.Operation
+	}
+	return one
 }
 
 // found are the answers that a memory has for a batch; those of the other items have no
@@ -92,7 +97,7 @@ func (m *memory) answers(batch driver.Batch, at time.Time) (answers *found, chan
 
 // find returns the refusal that says most about an item: the one of most units.
 func (m *memory) find(batch driver.Batch, item driver.Item, at time.Time) (best *refusal) {
-	if !item.NewID || item.Recorded || item.DryRun || !item.Deadline.IsZero() && item.Deadline.UnixMicro() < batch.Now {
+	if !item.NewID || item.IsHold() || item.Recorded || item.DryRun || !item.Deadline.IsZero() && item.Deadline.UnixMicro() < batch.Now {
 		return nil
 	}
 	for i := range m.list {
@@ -152,7 +157,7 @@ func (m *memory) learn(batch driver.Batch, decided driver.Decisions, span time.D
 	heard := time.Time{}
 	for i, d := range decided.Items {
 		item := batch.Items[i]
-		if d.Result != driver.Refused || d.Recovering || d.Allowance || d.Unsure || item.DryRun || d.RetryAt <= m.seen {
+		if d.Result != driver.Refused || d.Recovering || d.Allowance || d.Unsure || item.DryRun || item.IsHold() || d.RetryAt <= m.seen {
 			continue
 		}
 		if heard.IsZero() {

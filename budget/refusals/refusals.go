@@ -3,6 +3,7 @@ package refusals
 import (
 	"context"
 	"hash/maphash"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -33,6 +34,9 @@ func New(inner driver.Store, span time.Duration) *Store {
 // Decide implements driver.Store. Items that a remembered refusal answers are not sent to
 // the store; Decisions.Now is then an estimate of the store's clock if none is sent.
 func (s *Store) Decide(ctx context.Context, batch driver.Batch) (driver.Decisions, error) {
+	if slices.ContainsFunc(batch.Items, driver.Item.IsHold) { // its pass may then draw what it was refused
+		defer s.memory(batch.Budget).forget()
+	}
 	if s.span <= 0 || s.closed.Load() || ctx.Err() != nil {
 		return s.Store.Decide(ctx, batch)
 	}

@@ -42,10 +42,12 @@ type Limit struct {
 	Name string `json:"name"`
 	Kind string `json:"kind"`
 	// Quota and Headroom are null for a cap of the user's own.
-	Quota     *int64 `json:"quota"`
-	Headroom  *int64 `json:"headroom"`
-	Limit     int64  `json:"limit"`
-	Used      int64  `json:"used"`
+	Quota    *int64 `json:"quota"`
+	Headroom *int64 `json:"headroom"`
+	Limit    int64  `json:"limit"`
+	Used     int64  `json:"used"`
+	// Held is what passes hold and have not spent; left out if that is nothing.
+	Held      []Held `json:"held,omitempty"`
 	Remaining int64  `json:"remaining"`
 	Over      int64  `json:"over"`
 	// Recovered is the part of Used that was recorded after the store had lost data.
@@ -73,6 +75,14 @@ type Limit struct {
 	NextReturn  *NextReturn `json:"next_return"` // null when nothing is used
 	// Shares are left out for a limit that is not divided.
 	Shares []LimitShare `json:"shares,omitempty"`
+}
+
+// Held is what a pass holds of a limit, or with a region one of its runs.
+type Held struct {
+	Job    string  `json:"job"`
+	Region Text    `json:"region"`
+	Amount int64   `json:"amount"` // in what the limit counts
+	Until  Instant `json:"until"`  // unless its pass goes on
 }
 
 // LimitShare is what one share of a limit has used, in what the limit counts.
@@ -146,6 +156,9 @@ func newLimit(l budget.LimitStatus, at time.Time) Limit {
 	}
 	if !l.NextReturn.IsZero() {
 		out.NextReturn = &NextReturn{At: Instant(l.NextReturn), Units: l.NextAmount}
+	}
+	for _, h := range l.Held {
+		out.Held = append(out.Held, Held{h.Job, Text(h.Region), h.Amount, Instant(h.Until)})
 	}
 	out.Shares = newShares(l)
 	return out

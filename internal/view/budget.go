@@ -120,6 +120,9 @@ func notes(l budget.LimitStatus, at time.Time) []string {
 	if l.Observe {
 		list = append(list, "only observes: it refuses nothing")
 	}
+	for _, h := range l.Held {
+		list = append(list, heldText(h))
+	}
 	for _, s := range l.Shares {
 		list = append(list, shareText(s, l.Remaining))
 	}
@@ -127,6 +130,15 @@ func notes(l budget.LimitStatus, at time.Time) []string {
 		list = append(list, "knows what was charged since "+Time(l.Since))
 	}
 	return list
+}
+
+// heldText is what a pass holds.
+func heldText(h budget.Held) string {
+	who := "the pass of job " + h.Job
+	if h.Region != "" {
+		who = fmt.Sprintf("the run of job %s, region %s", h.Job, h.Region)
+	}
+	return fmt.Sprintf("%s are held for %s; what it does not spend is back when it ends, at %s at the latest unless it renews them", Number(h.Amount), who, Time(h.Until))
 }
 
 // guardText says, within the guard after a calendar's reset, which period counts.

@@ -51,6 +51,9 @@ func Why(why budget.Why) string {
 // whyLimitText is a limit, who used it, and what comes back when.
 func whyLimitText(l budget.WhyLimit, at time.Time) string {
 	words := []string{fmt.Sprintf("%d of %d %s used", l.Used, l.Limit.Limit, l.Counts), fmt.Sprintf("the call needs %d", l.Needs)}
+	for _, h := range l.Held {
+		words = append(words, fmt.Sprintf("%d held for job %s", h.Amount, h.Job))
+	}
 	for _, kept := range l.Kept {
 		words = append(words, fmt.Sprintf("%d kept for %s", kept.Units, kept.Share))
 	}
@@ -79,6 +82,9 @@ func whyLimitText(l budget.WhyLimit, at time.Time) string {
 	out := table.Wrap("", l.Name+": "+strings.Join(words, ", "))
 	if text := guardText(l.Window, at); text != "" {
 		out += table.Wrap("  ", text)
+	}
+	for _, h := range l.Held {
+		out += table.Wrap("  ", heldText(h))
 	}
 	for _, s := range l.Shares {
 		switch {

@@ -1,0 +1,104 @@
+package budget
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
+)
+
+// Need is what a pass is expected to take of one operation, in units and calls.
+type Need = driver.Need
+
+// Hold keeps what a pass needs until lease ends, or refuses as Charge does. As says whose
+// pass it is: its Fence and the label of its job are needed; with a region, only the charges
+// of that region draw from it. Charges with the same fence then draw from the hold, in the
+// step in which they are recorded. Limits of windows shorter than span, which is how long the
+// pass may take, do not count it. Asking again is answered as the first time. A hold is never
+// made from a host's allowance: without the store the error is ErrUnavailable.
+func (b *Budget) Hold(ctx context.Context, as Call, needs []Need, span, lease time.Duration) (Receipt, error) {
+	return b.observing(b.hold(ctx, as, needs, span, lease))
+}
+
+func (b *Budget) hold(ctx context.Context, as Call, needs []Need, span, lease time.Duration) (Receipt, error) {
+	as.fillID()
+	as.OnStoreError, as.holds = Closed, true
+	var units int64
+	for _, n := range needs {
+		call := as
+		call.Operation, call.Units = n.Operation, &n.Units
+		if _, err := b.check(call); err != nil {
+			return Receipt{}, err
+		}
+		if n.Calls < 0 || units+n.Units > limit.MaxUnits {
+			return Receipt{}, fmt.Errorf("hold units of %s: %w: %d units and %d calls of %s: use 0 to %d in all", b.spec.Name, ErrInvalid, n.Units, n.Calls, n.Operation, limit.MaxUnits)
+		}
+		units += n.Units
+	}
+	fence := driver.FenceName(as.Labels.Job, as.Fence)
+	if fence == "" || len(needs) == 0 || len(needs) > driver.MaxNeeds || span < 0 || lease < time.Microsecond || lease > MaxLease {
+		return Receipt{}, fmt.Errorf("hold units of %s: %w: %d operations for fence %d of job %q, span %s, lease %s: use 1 to %d operations, a fence, and a lease of 1µs to %s", b.spec.Name, ErrInvalid, len(needs), as.Fence, as.Labels.Job, span, lease, driver.MaxNeeds, MaxLease)
+	}
+	item := b.item(as, units, lease.Microseconds())
+	item.Needs, item.Span = needs, span.Microseconds()
+	now, timeout := time.Now(), b.spec.Timeout
+	if until, ok := ctx.Deadline(); ok {
+		timeout = min(timeout, until.Sub(now))
+	}
+	item.Deadline = b.now().Add(timeout)
+	done, err := b.batcher.do(ctx, &item, now, timeout)
+	return b.answer(ctx, as, units, done, err)
+}
+
+// Holds renews what is held for a pass, so that it ends no earlier than lease from now, and
+// returns it; nothing is held any more if its lease had ended, the store has lost it, or the
+// pass is fenced off.
+func (b *Budget) Holds(ctx context.Context, job string, fence int64, lease time.Duration) ([]driver.Hold, error) {
+	change := driver.HoldChange{Budget: b.spec.Name, Now: b.now().UnixMicro(), Fence: driver.FenceName(job, fence), Lease: lease.Microseconds()}
+	left, err := apply(ctx, b, change)
+	if err != nil {
+		return nil, fmt.Errorf("renew what is held in %s for job %s: %w", b.spec.Name, job, err)
+	}
+	return left.Holds, nil
+}
+
+// EndHold gives back what a pass, or with a region that run, has not drawn.
+func (b *Budget) EndHold(ctx context.Context, job string, fence int64, region string) error {
+	change := driver.HoldChange{Budget: b.spec.Name, Now: b.now().UnixMicro(), Fence: driver.FenceName(job, fence), Region: region}
+	if _, err := apply(ctx, b, change); err != nil {
+		return fmt.Errorf("give back what is held in %s for job %s: %w", b.spec.Name, job, err)
+	}
+	return nil
+}
+
+// Held is what a pass holds of a limit, in what the limit counts.
+type Held struct {
+	Job    string
+	Region string // empty: the whole pass
+	Amount int64
+	Until  time.Time // the end of its lease, unless it is renewed
+}
+
+// heldOf lists what is held of a limit, and how much of it by each share's jobs.
+func heldOf(l limit.Limit, holds []driver.Hold) (list []Held, byShare []int64, sum int64) {
+	byShare = make([]int64, len(l.Shares))
+	for i := range holds {
+		h := &holds[i]
+		amount := h.Amount(l)
+		if amount == 0 {
+			continue
+		}
+		list = append(list, Held{Job: h.Job, Region: h.Region, Amount: amount, Until: time.UnixMicro(h.Until).UTC()})
+		if own := l.ShareOf(h.Job); own >= 0 {
+			byShare[own] += amount
+		}
+		sum += amount
+	}
+	return list, byShare, sum
+}
+
+// errHolds is the cause if a ledger has no room for one more hold.
+var errHolds = errors.New("there are too many holds already: let fewer passes with hold run at once")

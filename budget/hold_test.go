@@ -1,0 +1,115 @@
+package budget_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/budget/refusals"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
+)
+
+// holding is a budget of 100 units a day, and 50 calls of "get" an hour, which a process asks
+// beside a memory of refusals.
+func holding(t *testing.T) *budget.Budget {
+	return must.Get(budget.New(refusals.New(memstore.New(nil), time.Hour), budget.Spec{
+		Name: "shop/main", Costs: map[string]budget.Cost{"get": {Units: 1}, "search": {Units: 10}},
+		Limits: []limit.Limit{
+			{Name: "daily", Limit: 100, Counts: limit.CountUnits, Window: limit.RollingWindow(24 * time.Hour)},
+			{Name: "each", Limit: 50, Counts: limit.CountCalls, Window: limit.RollingWindow(time.Hour), PerOperation: true},
+		},
+	}))(t)
+}
+
+// A pass's charges draw from what it holds, however it charges; others do without. What is
+// left is back when it ends.
+func TestHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, ctx := holding(t), t.Context()
+		defer func() { must.Do(t, b.Close()) }()
+		pass := budget.Call{Labels: budget.Labels{Job: "pull"}, Fence: 7}
+		needs := []budget.Need{{Operation: "search", Units: 80, Calls: 8}, {Operation: "get", Units: 10, Calls: 10}}
+		receipt := must.Get(b.Hold(ctx, pass, needs, time.Hour, time.Minute))(t)
+		check.Equal(t, receipt.Limit, "daily", "the tightest limit")
+		check.Equal(t, receipt.Remaining, 10, "remaining")
+
+		status := must.Get(b.Status(ctx))(t)
+		check.Equal(t, *status.Remaining, 10, "remaining beside the hold")
+		check.Equal(t, status.Limits[0].Used, 0, "used")
+		check.Equal(t, status.Limits[0].Held[0], budget.Held{Job: "pull", Amount: 90, Until: time.Now().UTC().Add(time.Minute)}, "held")
+
+		call := budget.Call{Operation: "search"}
+		must.Get(b.Charge(ctx, call))(t)
+		_, err := b.Charge(ctx, call)
+		var refused *budget.RefusedError
+		if !errors.As(err, &refused) || !errors.Is(err, budget.ErrExhausted) || refused.RetryAfter != time.Minute {
+			t.Fatalf("a call of nobody: %v, want it refused until the hold's end", err)
+		}
+		why := must.Get(b.Why(ctx, call))(t)
+		check.Equal(t, why.Limits[0].Short, 10, "too little for a call of nobody")
+
+		call.Labels, call.Fence = pass.Labels, pass.Fence
+		reserved := must.Get(b.Reserve(ctx, call, time.Minute))(t)
+		must.Get(b.Wait(ctx, call))(t)
+		must.Do(t, reserved.Release(ctx))
+		status = must.Get(b.Status(ctx))(t)
+		check.Equal(t, status.Limits[0].Used, 20, "used")
+		check.Equal(t, status.Limits[0].Held[0].Amount, 80, "held after a draw and a release")
+
+		time.Sleep(30 * time.Second)
+		held := must.Get(b.Holds(ctx, "pull", 7, time.Minute))(t)
+		check.Equal(t, len(held), 1, "renewed holds")
+		time.Sleep(40 * time.Second)
+		must.Do(t, b.EndHold(ctx, "pull", 7, ""))
+		must.Do(t, b.EndHold(ctx, "pull", 7, ""))
+		check.Equal(t, must.Get(b.Charge(ctx, budget.Call{Operation: "search"}))(t).Remaining, 70, "remaining once it ended")
+		check.Equal(t, len(must.Get(b.Holds(ctx, "pull", 7, time.Minute))(t)), 0, "renewed holds")
+	})
+}
+
+// A hold that does not fit is refused like a call, and says what it is.
+func TestHoldRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, ctx := holding(t), t.Context()
+		defer func() { must.Do(t, b.Close()) }()
+		pass := budget.Call{Labels: budget.Labels{Job: "pull"}, Fence: 7}
+		units := int64(60)
+		must.Get(b.Charge(ctx, budget.Call{Operation: "get", Units: &units}))(t)
+		_, err := b.Hold(ctx, pass, []budget.Need{{Operation: "search", Units: 50, Calls: 5}}, time.Hour, time.Minute)
+		var refused *budget.RefusedError
+		if !errors.As(err, &refused) || refused.RetryAfter != 24*time.Hour || !strings.HasPrefix(err.Error(), "hold 50 units of shop/main for job pull: exhausted: limit daily has 40 left") {
+			t.Fatalf("a hold of 50 of 40: %v", err)
+		}
+		check.Is(t, second(b.Hold(ctx, pass, []budget.Need{{Operation: "search", Units: 101}}, 0, time.Minute)), budget.ErrNeverFits)
+		check.Is(t, second(b.Hold(ctx, pass, []budget.Need{{Operation: "search", Units: 60, Calls: 51}}, time.Hour, time.Minute)), budget.ErrNeverFits)
+		check.Is(t, second(b.Hold(ctx, pass, []budget.Need{{Operation: "search", Units: 1, Calls: 1}}, 0, 0)), budget.ErrInvalid)
+		check.Is(t, second(b.Hold(ctx, budget.Call{}, []budget.Need{{Operation: "search", Units: 1, Calls: 1}}, 0, time.Minute)), budget.ErrInvalid)
+		check.Is(t, second(b.Hold(ctx, pass, nil, 0, time.Minute)), budget.ErrInvalid)
+		check.Is(t, second(b.Hold(ctx, pass, []budget.Need{{Operation: "unknown", Units: 1}}, 0, time.Minute)), budget.ErrUnknownOperation)
+		must.Do(t, b.Fence(ctx, "pull", 7))
+		check.Is(t, second(b.Hold(ctx, pass, []budget.Need{{Operation: "get", Units: 1, Calls: 1}}, 0, time.Minute)), budget.ErrFenced)
+	})
+}
+
+// What was refused before a pass holds units is not remembered against its draws.
+func TestHoldForgetsRefusals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, ctx := holding(t), t.Context()
+		defer func() { must.Do(t, b.Close()) }()
+		pass := budget.Call{Labels: budget.Labels{Job: "pull"}, Fence: 7}
+		must.Get(b.Hold(ctx, pass, []budget.Need{{Operation: "search", Units: 100, Calls: 10}}, time.Hour, time.Hour))(t)
+		call := pass
+		call.Operation = "get"
+		check.Is(t, second(b.Charge(ctx, call)), budget.ErrExhausted)
+		call.Operation = "search"
+		check.NoError(t, second(b.Charge(ctx, call)), "a draw of another operation after a refusal")
+	})
+}
+
+func second[T any](_ T, err error) error { return err }
