@@ -1,0 +1,89 @@
+// Package needs says what a run is expected to take, from what earlier runs took. It is
+// arithmetic alone: package jobs reads the configuration and the records.
+package needs
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Amount is what one operation takes.
+type Amount struct {
+	Operation string `json:"operation"`
+	Units     int64  `json:"units"` // 0 to 10^15
+	Calls     int64  `json:"calls"`
+}
+
+// Source says where an estimate comes from.
+type Source string
+
+// The sources, in the order in which the first that there is counts.
+const (
+	Configured Source = "configured" // the job's needs
+	Learned    Source = "learned"    // what its last complete runs took
+	Bound      Source = "bound"      // the price of the most pages that a fetch may ask for
+	Unknown    Source = "unknown"
+)
+
+// Estimate is what a run, or several, are expected to take.
+type Estimate struct {
+	Source Source
+	// Amounts are ordered by operation, each operation once; none if Source is Unknown.
+	Amounts []Amount
+	// Runs is how many complete runs it was learned from, of several regions the fewest;
+	// 0 if Source is not Learned.
+	Runs int
+}
+
+// Units is the sum over the operations, and whether it is known. It is never above the
+// largest int64.
+func (e Estimate) Units() (units int64, known bool) {
+	for _, a := range e.Amounts {
+		units = plus(units, a.Units)
+	}
+	return units, e.Source != Unknown && e.Source != ""
+}
+
+// Sum is what several runs take together. All must have the same source; if they do not,
+// or there is none, it is unknown.
+func Sum(list []Estimate) Estimate {
+	if len(list) == 0 {
+		return Estimate{Source: Unknown}
+	}
+	sum := Estimate{Source: list[0].Source, Runs: list[0].Runs}
+	for _, e := range list {
+		if e.Source != sum.Source {
+			return Estimate{Source: Unknown}
+		}
+		sum.Runs = min(sum.Runs, e.Runs)
+		sum.Amounts = append(sum.Amounts, e.Amounts...)
+	}
+	sum.Amounts = Together(sum.Amounts)
+	return sum
+}
+
+// Together adds up the amounts of each operation and orders them by operation. The result
+// is never nil.
+func Together(list []Amount) []Amount {
+	sums := make([]Amount, 0, len(list))
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, func(a, b Amount) int { return cmp.Compare(a.Operation, b.Operation) })
+	for _, a := range list {
+		if last := len(sums) - 1; last >= 0 && sums[last].Operation == a.Operation {
+			sums[last].Units, sums[last].Calls = plus(sums[last].Units, a.Units), plus(sums[last].Calls, a.Calls)
+			continue
+		}
+		sums = append(sums, a)
+	}
+	return sums
+}
+
+// plus adds two numbers that are not negative; a sum that is too large for an int64 is the
+// largest.
+func plus(a, b int64) int64 {
+	const most = 1<<63 - 1
+	if a > most-b {
+		return most
+	}
+	return a + b
+}
