@@ -30,10 +30,25 @@ type Spent struct {
 // Spent sums what the budget's ledger holds of the last span, or all of it if span is 0,
 // by operation, job, region or run. It spends nothing.
 func (b *Budget) Spent(ctx context.Context, by GroupBy, span time.Duration) (Spent, error) {
+	return b.spent(ctx, "", by, span)
+}
+
+// RunSpent is [Budget.Spent], by operation, of the charges that have one run's label. It
+// lacks charges whose run the ledger has given up, as it does after an hour where its
+// longer windows are all coarse.
+func (b *Budget) RunSpent(ctx context.Context, run string, span time.Duration) (Spent, error) {
+	if run == "" {
+		return Spent{}, fmt.Errorf("ledger of %s: %w: a run has a name", b.spec.Name, ErrInvalid)
+	}
+	return b.spent(ctx, run, ByOperation, span)
+}
+
+// spent is Spent, of one run unless that is empty.
+func (b *Budget) spent(ctx context.Context, run string, by GroupBy, span time.Duration) (Spent, error) {
 	if !slices.Contains([]GroupBy{ByOperation, ByJob, ByRegion, ByRun}, by) || span < 0 || span > 0 && span < time.Microsecond {
 		return Spent{}, fmt.Errorf("ledger of %s: %w: by %q over %s: group by operation, job, region or run, over 0 or 1µs and more", b.spec.Name, ErrInvalid, by, span)
 	}
-	view, err := b.store.Spent(ctx, driver.SpentQuery{Budget: b.spec.Name, Now: b.now().UnixMicro(), Span: span.Microseconds(), By: by})
+	view, err := b.store.Spent(ctx, driver.SpentQuery{Budget: b.spec.Name, Now: b.now().UnixMicro(), Span: span.Microseconds(), By: by, Run: run})
 	if err != nil {
 		return Spent{}, fmt.Errorf("ledger of %s: %w", b.spec.Name, outOfReach(ctx, err))
 	}

@@ -13,8 +13,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/proc"
+	"github.com/quotactl/quotactl/jobs/needs"
 )
 
 // command runs the command for the region, with the retries that the job allows. Nil
@@ -31,7 +33,7 @@ func (r *run) command() *ending {
 	if end = r.attempts(ctx, file); end != nil && end.outcome == Failed && !r.held.stands(r.hard) { // the lost claim may be why it failed
 		end = fenced()
 	}
-	r.record.Units, r.record.Calls = r.spentBy(time.Since(began))
+	r.spentSince(began)
 	r.lines.end()
 	return end
 }
@@ -146,20 +148,25 @@ func (r *run) environ(dir, checkpoint string) ([]string, error) {
 	return list, nil
 }
 
-// spentBy returns what the run spent according to the ledger; 0 if the ledger cannot be
-// read.
-func (r *run) spentBy(ran time.Duration) (units int64, calls int) {
+// spentSince fills in what the run spent since an instant, according to the ledger. By
+// operation it is known only if the ledger still has all of it.
+func (r *run) spentSince(began time.Time) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.hard), claimTimeout)
 	defer cancel()
-	spent, err := r.budget.Spent(ctx, budget.ByRun, ran+time.Minute)
+	const skew = time.Minute
+	span := time.Since(began) + skew
+	found, err := r.budget.RunSpent(ctx, r.label, span)
 	if err != nil {
 		r.log.Debug("the units that the command spent are not known", "error", err)
-		return 0, 0
+		return
 	}
-	for _, row := range spent.Rows {
-		if row.Name == r.label {
-			return row.Units, int(row.Calls)
-		}
+	spent := make([]needs.Amount, 0, len(found.Rows))
+	for _, row := range found.Rows {
+		spent = append(spent, needs.Amount{Operation: row.Name, Units: row.Units, Calls: row.Calls})
 	}
-	return 0, 0
+	r.record.spend(needs.Together(spent))
+	merged := span.Microseconds() > driver.MinHeld && slices.ContainsFunc(r.budget.Spec().Limits, func(l limit.Limit) bool { return l.Window.Precision > 0 })
+	if merged || !found.Since.IsZero() {
+		r.record.Spent = nil
+	}
 }

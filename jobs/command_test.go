@@ -136,12 +136,37 @@ func TestCommandUnits(t *testing.T) {
 	label := w.list[0].runLabel(tick, "US")
 	b := w.options.Budgets["youtube/key1"]
 	units := int64(7)
-	for range 2 {
-		must.Get(b.Charge(context.Background(), budget.Call{Operation: "videos.list", Units: &units, Labels: budget.Labels{Run: label}}))(t)
+	for _, run := range []string{label, label, label + "x"} {
+		must.Get(b.Charge(context.Background(), budget.Call{Operation: "videos.list", Units: &units, Labels: budget.Labels{Run: run}}))(t)
 	}
-	r := &run{label: label, budget: b, hard: t.Context(), log: w.options.Log}
-	if units, calls := r.spentBy(time.Second); units != 14 || calls != 2 {
-		t.Errorf("%d units in %d calls, want 14 in 2", units, calls)
+	r := &run{label: label, budget: b, hard: t.Context(), log: w.options.Log, record: &Run{}}
+	r.spentSince(time.Now().Add(-time.Second))
+	check.Equal(t, fmt.Sprint(r.record.Units, r.record.Calls, r.record.Spent), "14 2 [{videos.list 14 2}]", "the run spent")
+	r.label = "another"
+	r.spentSince(time.Now().Add(-time.Second))
+	check.Equal(t, fmt.Sprint(r.record.Units, r.record.Calls, r.record.Spent != nil), "0 0 true", "a run without charges spent")
+}
+
+// Where the ledger may have given up what a command spent, its sum by operation is not
+// known: its window is over, or it is coarse and may have been merged.
+func TestCommandUnitsForgotten(t *testing.T) {
+	for precision, known := range map[time.Duration]time.Duration{0: 24 * time.Hour, time.Minute: 59 * time.Minute} {
+		inBubble(t, precision.String(), func(t *testing.T) {
+			w := commandWorld(t, "", "true")
+			spec := w.options.Budgets["youtube/key1"].Spec()
+			spec.Limits = slices.Clone(spec.Limits)
+			spec.Limits[0].Window.Precision = precision.Microseconds()
+			b := must.Get(budget.New(w.store, spec))(t)
+			r := &run{label: "run", budget: b, hard: t.Context(), log: w.options.Log, record: &Run{}}
+			began := time.Now()
+			must.Get(b.Charge(t.Context(), budget.Call{Operation: "videos.list", Labels: budget.Labels{Run: "run"}}))(t)
+			after(known - time.Microsecond)
+			r.spentSince(began)
+			check.Equal(t, fmt.Sprint(r.record.Units, r.record.Spent), "1 [{videos.list 1 1}]", "in time")
+			after(2 * time.Microsecond)
+			r.spentSince(began)
+			check.Equal(t, r.record.Spent == nil, true, "too late: unknown")
+		})
 	}
 }
 

@@ -106,6 +106,46 @@ func refusal(ctx context.Context, err error) *ending {
 	return failed(ReasonCharge, err)
 }
 
+// waitFor waits for d. If the context ends before, or has already ended, it returns the
+// ending for the context's cause.
+func waitFor(ctx context.Context, d time.Duration) *ending {
+	if d > 0 {
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+		}
+	}
+	if ctx.Err() != nil {
+		return cut(ctx)
+	}
+	return nil
+}
+
+// either is a context of the first that also ends with the second, with its cause.
+func either(ctx, other context.Context) (context.Context, context.CancelFunc) {
+	ctx, end := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(other, func() { end(context.Cause(other)) })
+	return ctx, func() { stop(); end(nil) }
+}
+
+// untilDrained is a context that ends, with errDrained, when drain is closed.
+func untilDrained(ctx context.Context, drain <-chan struct{}) (context.Context, context.CancelFunc) {
+	ctx, end := context.WithCancelCause(ctx)
+	select {
+	case <-drain:
+		end(errDrained)
+	default:
+		go func() {
+			select {
+			case <-drain:
+				end(errDrained)
+			case <-ctx.Done():
+			}
+		}()
+	}
+	return ctx, func() { end(nil) }
+}
+
 // EndTakes is how long a stopped pass may take in addition to its grace: for the last
 // lines of a killed command, the checkpoint, the check of the claim, the sum of what was
 // spent, the release of slots, and the record.

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/internal/checkpoint"
+	"github.com/quotactl/quotactl/jobs/needs"
 )
 
 // fetchRun is one run of a fetch job.
@@ -64,7 +66,7 @@ func (r *run) fetch() *ending {
 	f.output.flushFile = r.flush
 	end := f.all(ctx)
 	f.settled()
-	r.record.Units, r.record.Calls = f.spent.read()
+	r.record.spend(f.spent.read())
 	if end == nil {
 		end = f.complete(ctx)
 	}
@@ -184,7 +186,7 @@ func (f *fetchRun) pages(ctx context.Context, token string) *ending {
 
 // publish makes the run's progress known.
 func (f *fetchRun) publish() {
-	f.run.record.Units, f.run.record.Calls = f.spent.read()
+	f.run.record.spend(f.spent.read())
 	soFar := *f.run.record
 	soFar.Log = f.run.lines.tail.lines()
 	f.run.publish(soFar)
@@ -267,13 +269,12 @@ func (j *Job) refusalWait(from *budget.Budget, refused *budget.RefusedError, lat
 	return soonest, soonest < refused.RetryAfter && !time.Now().Add(soonest).After(latest)
 }
 
-// spending sums the units and calls of a run's requests.
+// spending sums the units and calls of a run's requests, by operation.
 type spending struct {
 	run *run
 
-	mu    sync.Mutex // guards all below
-	units int64
-	calls int
+	mu   sync.Mutex // guards took
+	took []needs.Amount
 }
 
 // settled waits until the cost is known of requests whose responses were not read to
@@ -286,26 +287,34 @@ func (f *fetchRun) settled() {
 	}
 }
 
-func (s *spending) read() (units int64, calls int) {
+func (s *spending) read() []needs.Amount {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.units, s.calls
+	return needs.Together(s.took)
+}
+
+// add adds what a request took to its operation.
+func (s *spending) add(operation string, units, calls int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := slices.IndexFunc(s.took, func(a needs.Amount) bool { return a.Operation == operation })
+	if at < 0 {
+		at = len(s.took)
+		s.took = append(s.took, needs.Amount{Operation: operation})
+	}
+	s.took[at].Units += units
+	s.took[at].Calls += calls
 }
 
 // Charged implements budgethttp.Observer.
 func (s *spending) Charged(r budget.Receipt) {
-	s.mu.Lock()
-	s.units += r.Units
-	s.calls++
-	s.mu.Unlock()
+	s.add(r.Operation, r.Units, 1)
 	s.run.log.Debug("charged", "operation", r.Operation, "units", r.Units, "limit", r.Limit, "remaining", r.Remaining)
 }
 
 // Settled implements budgethttp.Observer.
 func (s *spending) Settled(r budget.Receipt, units int64) {
-	s.mu.Lock()
-	s.units += units - r.Units
-	s.mu.Unlock()
+	s.add(r.Operation, units-r.Units, 0)
 	if units != r.Units {
 		s.run.log.Debug("settled", "operation", r.Operation, "units", units, "charged", r.Units)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/jobs/needs"
 	"github.com/quotactl/quotactl/jobs/schedule"
 )
 
@@ -59,9 +60,12 @@ type Job struct {
 	// _TICK and _FENCE, and _STORE, _CHECKPOINT and _URL if they apply.
 	Command []string
 
-	config     string // the configuration's file
-	credential config.Credential
-	upstream   string
+	// stated is what the configured needs take in a run, and bound what the most pages of
+	// a fetch cost; nil: there are none.
+	stated, bound []needs.Amount
+	config        string // the configuration's file
+	credential    config.Credential
+	upstream      string
 }
 
 // CatchUp says what happens to ticks that no daemon took in time.
@@ -161,5 +165,6 @@ func Same(a, b *Job) bool {
 	// Each reading of a zone makes another value: schedules were compared above.
 	x, y := *a, *b
 	x.Schedule, y.Schedule = nil, nil
+	x.stated, x.bound, y.stated, y.bound = nil, nil, nil, nil // prices are the budget's
 	return reflect.DeepEqual(x, y)
 }

@@ -248,6 +248,9 @@ func (l *loader) needs(job config.Node, t map[string]config.Node, j *Job, operat
 			j.Needs[""] = 1
 		}
 	}
+	if known {
+		j.foresee(upstream, t["needs"].Exists())
+	}
 	if t["floor"].Exists() {
 		at = t["floor"]
 	}

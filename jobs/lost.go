@@ -178,6 +178,9 @@ func (j *Job) addSpent(record *Record, c *claim, order []string, spent map[strin
 		run := &record.Runs[i]
 		row := spent[run.Region]
 		begun := !run.Started.IsZero() || row.Calls > 0
+		if row.Units > run.Units || int(row.Calls) > run.Calls {
+			run.Spent = nil // it is older than the ledger's sums
+		}
 		run.Units, run.Calls = max(run.Units, row.Units), max(run.Calls, int(row.Calls))
 		switch {
 		case run.Outcome != "":

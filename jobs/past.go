@@ -13,10 +13,15 @@ import (
 // Past reads the records of several jobs, given by name, the newest first over all of
 // them, back to an instant. It reads only as far as the caller ranges; an error ends it.
 func Past(ctx context.Context, in State, names []string, since time.Time) iter.Seq2[Pass, error] {
+	return past(ctx, in, names, since, firstPage)
+}
+
+// past is Past; first is how many records of each job it reads at first.
+func past(ctx context.Context, in State, names []string, since time.Time, first int) iter.Seq2[Pass, error] {
 	return func(yield func(Pass, error) bool) {
 		list := make([]*reader, 0, len(names))
 		for _, name := range names {
-			r := &reader{in: in, query: driver.JobHistoryQuery{Job: name}, page: firstPage}
+			r := &reader{in: in, query: driver.JobHistoryQuery{Job: name}, page: first}
 			if !since.IsZero() {
 				r.query.Since = since.UnixMicro()
 			}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/quotactl/quotactl/jobs/needs"
 )
 
 // Outcome says how a run or a pass ended.
@@ -132,7 +134,9 @@ type Run struct {
 	Ended   Instant `json:"ended,omitzero"`
 	Units   int64   `json:"units"` // that were charged
 	Calls   int     `json:"calls"` // that were charged, one for each request
-	Pages   int     `json:"pages"` // that this run fetched whole
+	// Spent is both by operation; nil if that is not known.
+	Spent []needs.Amount `json:"spent,omitzero"`
+	Pages int            `json:"pages"` // that this run fetched whole
 	// Unchanged counts the pages that the upstream reported as unchanged.
 	Unchanged int `json:"unchanged,omitempty"`
 	// Attempts counts the attempts: 1 without retries.
@@ -151,6 +155,15 @@ type Run struct {
 type Pass struct {
 	Job string `json:"job"`
 	Record
+}
+
+// spend fills in what the run was charged.
+func (r *Run) spend(spent []needs.Amount) {
+	r.Units, r.Calls, r.Spent = 0, 0, spent
+	for _, a := range spent {
+		r.Units += a.Units
+		r.Calls += int(a.Calls)
+	}
 }
 
 // conclude sums up the runs.

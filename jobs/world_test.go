@@ -52,6 +52,7 @@ type world struct {
 	log     *logBuffer
 	list    []*Job
 	options Options
+	tick    int64 // µs, of the newest record that a test made
 }
 
 var allRegions = []string{"US", "GB", "DE", "FR", "IN", "BR", "AU", "CA"}

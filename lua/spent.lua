@@ -29,11 +29,13 @@ local function sum(name, units, calls, open, observed)
   row[1], row[2], row[3], row[4] = row[1] + units, row[2] + calls, row[3] + open, row[4] + observed
 end
 
--- namesOf returns the groups of a page's entries, and which entries have a mark. It
--- reads the entries themselves only if these need them.
-local part = ({job = '^([^|]*)', region = '^[^|]*|([^|]*)', run = '^[^|]*|[^|]*|([^|]*)'})[args.by]
+-- namesOf returns the groups of a page's entries, nil for those of other runs than the
+-- one asked for, and which entries have a mark. It reads the entries themselves only if
+-- these need them.
+local RUN = '^[^|]*|[^|]*|([^|]*)'
+local part = ({job = '^([^|]*)', region = '^[^|]*|([^|]*)', run = RUN})[args.by]
 local function namesOf(list, n, op)
-  local names, marks, reads = {}, {}, part or M.marks ~= ''
+  local names, marks, reads = {}, {}, part or args.run ~= '' or M.marks ~= ''
   for at = 1, n, 1000 do
     local to, ids = math.min(n, at + 999), {}
     for i = at, to do
@@ -44,6 +46,7 @@ local function namesOf(list, n, op)
     for i = 1, #found do
       local e = parse(found[i])
       if part then names[at + i - 1] = string.match(e.labels, part) end
+      if args.run ~= '' and string.match(e.labels, RUN) ~= args.run then names[at + i - 1] = nil end
       marks[at + i - 1] = marked(e)
     end
   end
@@ -61,7 +64,9 @@ while place <= 2 * nops do
   for i = 1, n do
     local member = list[2 * i - 1]
     local calls = callsIn(member)
-    sum(names[i], unitsOf(member), calls, tonumber(list[2 * i]) > now and isOpen(member) and 1 or 0, marks[i] and calls or 0)
+    if names[i] then
+      sum(names[i], unitsOf(member), calls, tonumber(list[2 * i]) > now and isOpen(member) and 1 or 0, marks[i] and calls or 0)
+    end
   end
   if not done then
     came = place .. ' ' .. int(reached)

@@ -19,6 +19,9 @@ type SpentQuery struct {
 	// always; 0: all that is held.
 	Span int64
 	By   GroupBy
+	// Run, unless it is empty, is the label of the only run whose entries count. Merged
+	// entries have no such label.
+	Run string
 }
 
 // Spent is the answer to a SpentQuery.

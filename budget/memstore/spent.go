@@ -22,7 +22,7 @@ func (s *Store) Spent(ctx context.Context, q driver.SpentQuery) (driver.Spent, e
 	}
 	sums := map[string]*driver.SpentRow{}
 	for _, e := range l.entries {
-		if e.state == released || e.score <= forgotten || q.Span > 0 && e.score <= now-q.Span {
+		if e.state == released || q.Run != "" && e.item.Labels.Run != q.Run || e.score <= forgotten || q.Span > 0 && e.score <= now-q.Span {
 			continue
 		}
 		name := e.group(q.By)

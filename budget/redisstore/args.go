@@ -66,6 +66,7 @@ type spentArgs struct {
 	Steps int            `json:"steps"` // entries that one run may read
 	Span  int64          `json:"span"`  // 0: everything the ledger holds
 	By    driver.GroupBy `json:"by"`
+	Run   string         `json:"run"`  // the run whose entries count; empty: all do
 	Came  string         `json:"came"` // where the page before ended, or empty
 }
 

@@ -24,7 +24,7 @@ func (s *Store) Spent(ctx context.Context, q driver.SpentQuery) (driver.Spent, e
 		}
 		r := s.registry(q.Budget)
 		a, err := s.ask(ctx, "sum the ledger of", q.Budget, s.scripts.Spent, s.keys(q.Budget, r), func(time.Time) []any {
-			return arguments(spentArgs{ledgerArgs{Sig: r.sig, Now: q.Now}, s.maxSteps, q.Span, q.By, came})
+			return arguments(spentArgs{ledgerArgs{Sig: r.sig, Now: q.Now}, s.maxSteps, q.Span, q.By, q.Run, came})
 		})
 		if err != nil {
 			return driver.Spent{}, err

@@ -42,12 +42,19 @@ func (s *Store) spent(ctx context.Context, c *conn, q driver.SpentQuery) (view d
 	if err != nil {
 		return view, err
 	}
+	run := int64(0) // 0: all
+	if q.Run != "" {
+		known, err := c.first("SELECT no FROM label WHERE b = ? AND name = ?", []any{l.b, q.Run}, &run)
+		if err != nil || !known {
+			return view, err
+		}
+	}
 	sums := map[int64]*driver.SpentRow{} // by operation or label
 	for _, lane := range lanes {
 		if lane%classes == classReleased {
 			continue
 		}
-		if err := l.sum(ctx, lane, above, now, q.By, sums); err != nil {
+		if err := l.sum(ctx, lane, above, now, q.By, run, sums); err != nil {
 			return view, err
 		}
 	}
@@ -78,8 +85,9 @@ func (s *Store) spent(ctx context.Context, c *conn, q driver.SpentQuery) (view d
 	return view, err
 }
 
-// sum adds the entries of a lane with scores above above to the sums.
-func (l *ledger) sum(ctx context.Context, lane, above, now int64, by driver.GroupBy, sums map[int64]*driver.SpentRow) error {
+// sum adds the entries of a lane with scores above above to the sums, those of one run if
+// run is not 0.
+func (l *ledger) sum(ctx context.Context, lane, above, now int64, by driver.GroupBy, run int64, sums map[int64]*driver.SpentRow) error {
 	column := map[driver.GroupBy]string{driver.ByOperation: "lane / 4", driver.ByJob: "job", driver.ByRegion: "region", driver.ByRun: "run"}[by]
 	for {
 		if err := ctx.Err(); err != nil {
@@ -93,8 +101,8 @@ func (l *ledger) sum(ctx context.Context, lane, above, now int64, by driver.Grou
 		}
 		var group int64
 		var some driver.SpentRow
-		err = l.c.each("SELECT "+column+", sum(units), sum(calls), sum(state & 7 = 1 AND score > ?), sum(calls * (state >> 3)) FROM entry WHERE b = ? AND lane = ? AND score > ? AND score <= ? GROUP BY 1",
-			[]any{now, l.b, lane, above, upto}, func() {
+		err = l.c.each("SELECT "+column+", sum(units), sum(calls), sum(state & 7 = 1 AND score > ?), sum(calls * (state >> 3)) FROM entry WHERE b = ? AND lane = ? AND score > ? AND score <= ? AND ? IN (0, run) GROUP BY 1",
+			[]any{now, l.b, lane, above, upto, run}, func() {
 				row := sums[group]
 				if row == nil {
 					row = &driver.SpentRow{}

@@ -175,6 +175,10 @@ func testSpent(t *testing.T, w *world) {
 			check.Equal(t, got[want.Name], want, "by", c.by)
 		}
 	}
+	for run, want := range map[string]string{"r1": "[{c 10 1 1 0}]", "r2": "[{c 33 1 0 0}]", "r": "[]"} {
+		view := must.Get(w.store.Spent(context.Background(), driver.SpentQuery{Budget: w.budget, Now: w.now, By: driver.ByOperation, Run: run}))(t)
+		check.Equal(t, fmt.Sprint(view.Rows), want, "run", run)
+	}
 	w.budget = "up/nothing"
 	if got := spent(driver.ByJob, 0); len(got) != 0 {
 		t.Errorf("a budget without a ledger: %+v", got)

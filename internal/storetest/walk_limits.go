@@ -168,6 +168,9 @@ func (w *walker) spent() {
 	if w.rng.IntN(2) == 0 {
 		ask.Span = 1 + w.rng.Int64N(2*hour)
 	}
+	if w.rng.IntN(4) == 0 {
+		ask.Run = fmt.Sprint("run-", w.rng.IntN(7))
+	}
 	want, wantErr := w.model.Spent(context.Background(), ask)
 	got, gotErr := w.store.Spent(context.Background(), ask)
 	for _, view := range []*driver.Spent{&want, &got} {
