@@ -14,6 +14,7 @@ import (
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
+	"github.com/quotactl/quotactl/jobs/needs"
 )
 
 const tables = `[upstream.youtube.costs]
@@ -117,6 +118,7 @@ command = ["fetch", "{region}"]
 			CatchUp: CatchUpNone, CatchUpLimit: 10, MaxLate: 24 * time.Hour, Overlap: Skip, RetryWait: 5 * time.Second, History: 168 * time.Hour,
 			Needs:      budget.Needs{"videos.list": 1},
 			Fetch:      &Fetch{Operation: "videos.list", URL: "https://upstream.test/v3/videos", Output: cfg.Path("{tick}.ndjson")},
+			bound:      []needs.Amount{{Operation: "videos.list", Units: 1, Calls: 1}},
 			credential: key1, upstream: "youtube",
 		},
 		{
@@ -129,6 +131,8 @@ command = ["fetch", "{region}"]
 				SecretHeader: "Authorization", SecretPrefix: "Bearer ", NextParam: "page", NextFrom: "meta.next",
 				MaxPages: 9, Items: "data.items", Output: "/data/{job}/{region}/{tick}.ndjson",
 			},
+			stated: []needs.Amount{{Operation: "search.list", Units: 200, Calls: 2}, {Operation: "videos.list", Units: 4, Calls: 4}},
+			bound:  []needs.Amount{{Operation: "search.list", Units: 900, Calls: 9}},
 			credential: key1, upstream: "youtube",
 		},
 		{

@@ -224,7 +224,7 @@ func TestTheRecordIsKept(t *testing.T) {
 		p := w.once()
 		kept := func(region, output string) string {
 			return fmt.Sprintf(`{"region":%q,"outcome":"succeeded","reason":"","started":"2000-01-01T00:00:00.000000Z","ended":"2000-01-01T00:00:00.000000Z",`+
-				`"units":4,"calls":4,"pages":4,"attempts":1,"output":%q,"error":""}`, region, output)
+				`"units":4,"calls":4,"spent":[{"operation":"videos.list","units":4,"calls":4}],"pages":4,"attempts":1,"output":%q,"error":""}`, region, output)
 		}
 		want := fmt.Sprintf(`{"tick":"2000-01-01T00:00:01.000000Z","kind":"manual","outcome":"succeeded","reason":"",`+
 			`"started":"2000-01-01T00:00:00.000000Z","ended":"2000-01-01T00:00:00.000000Z","host":%q,"units":8,"error":"","runs":[%s,%s]}`,

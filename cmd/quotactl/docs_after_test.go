@@ -44,6 +44,19 @@ func TestDocumentedLookingAfter(t *testing.T) {
 	check.NoError(t, daemon.Wait())
 }
 
+// What docs/jobs.md tells to run about needs prints what it shows.
+func TestDocumentedNeeds(t *testing.T) {
+	effort.Processes(t)
+	w := newDocWay(t, "docs/jobs.md", 10_000)
+	w.write("costs.toml", w.block("toml", "costs.toml")+w.block("toml", "job", "fetch.sh")+w.block("toml", "job", "whole.sh"))
+	w.write("fetch.sh", w.block("sh", "fetch.sh"))
+	w.write("needs.run", w.block("sh", "needs"))
+	got := string(w.run(0, "sh", "needs.run"))
+	if want := w.block("text", "needs"); nowhere(got) != nowhere(want) {
+		t.Errorf("it said\n%s\nwant\n%s", got, want)
+	}
+}
+
 var (
 	somebody  = regexp.MustCompile(`\S+@\S+`)
 	roughSpan = regexp.MustCompile(`\b(\d+(\.\d+)?(d|h|ms?|s))+\b`)

@@ -27,7 +27,8 @@ func newJobsCommand(a *app) *cobra.Command {
 		Long: `Show all jobs, or those named, by budget: when each runs next, whether it runs,
 waits or is paused, and how its last pass went. The lines below say what is
 under way and on which host, what waits, who paused a job and why, which ticks
-no daemon has taken, and whether a daemon is running. Everything is read from
+no daemon has taken, how many units a pass is expected to take and where that
+number comes from, and whether a daemon is running. Everything is read from
 the store, so it is the same on every machine; a daemon renews its sign of life
 twice a minute.`,
 		Example: `  quotactl jobs
@@ -39,7 +40,7 @@ twice a minute.`,
 				if err != nil {
 					return err
 				}
-				views, err := answer.LookAtJobs(ctx, a.now(), store, list)
+				views, err := answer.LookAhead(ctx, a.now(), store, list)
 				if err != nil {
 					return err
 				}
@@ -100,6 +101,9 @@ func addJob(v answer.Job, t *table.Table, at time.Time) {
 	t.Add(v.Name, next, v.State(), last, units, v.Schedule.String()+" "+v.Schedule.Zone().String())
 	for _, note := range append(nowNotes(v), waitNotes(v)...) {
 		t.Below("", note)
+	}
+	if v.Expected != nil {
+		t.Below("", "units that a pass needs: "+view.Needs(v.Expected.Pass(nil)))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/table"
 	"github.com/quotactl/quotactl/jobs"
+	"github.com/quotactl/quotactl/jobs/needs"
 	"github.com/quotactl/quotactl/jobs/schedule"
 )
 
@@ -38,6 +39,10 @@ func allStates(t *testing.T) []answer.Job {
 	idle := viewed(t, "idle", "shop/main", "0 */3 * * *", "UTC")
 	idle.LastPass = record(jobs.Exhausted, ago(47*time.Minute+900*time.Millisecond), 32)
 	idle.LastSuccess = ago(3 * time.Hour).Time
+	idle.Expected = &jobs.Needs{Regions: []jobs.RegionNeeds{
+		{Region: "US", Estimate: needs.Estimate{Source: needs.Learned, Runs: 5, Amounts: []needs.Amount{{Operation: "get", Units: 30, Calls: 30}}}},
+		{Region: "DE", Estimate: needs.Estimate{Source: needs.Learned, Runs: 9, Amounts: []needs.Amount{{Operation: "get", Units: 12, Calls: 12}}}},
+	}}
 	star := viewed(t, "star", "shop/any", "@every 90s", "UTC")
 	star.LastPass = record(jobs.Missed, jobs.Instant{}, 0) // no pass began
 	runs := viewed(t, "runs", "shop/main", "30 2 * * *", "Asia/Tokyo")
@@ -67,6 +72,7 @@ func TestJobsTable(t *testing.T) {
 	const want = `shop/main
 JOB     NEXT IN  STATE        LAST PASS          UNITS  SCHEDULE
 idle    3h       idle         exhausted 47m ago     32  0 */3 * * * UTC
+  units that a pass needs: 42 learned
 runs    5h30m    running 1/3  -                      -  30 2 * * * Asia/Tokyo
   the pass of 2026-11-20 11:00:00Z is under way since 2026-11-20 11:59:00Z, in
   process 7 on web1: 1/3 runs ended, 4 units; caught up: nobody took its tick in

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/quotactl/quotactl/budget/config"
-	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/suggest"
 	"github.com/quotactl/quotactl/internal/table"
@@ -32,10 +31,11 @@ func newNextCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "next [JOB…]",
 		Short: "Show the upcoming runs",
-		Long: `Show the upcoming runs of all jobs, or of those named, with the offset of each
-run after its tick. The next pass begins with the region that the last one
-missed; later passes are shown as if every pass reached all regions. Ticks of a
-paused job are marked: they are skipped until it is resumed.`,
+		Long: `Show the upcoming runs of all jobs, or of those named: the tick, when the run
+starts, and how many units it is expected to take: as configured, as learned
+from the last runs, or at most. The next pass begins with the region that the
+last one missed; later passes are shown as if every pass reached all regions.
+Ticks of a paused job are marked: they are skipped until it is resumed.`,
 		Example: `  quotactl next
   quotactl next trending -n 8 --from 2026-12-01T00:00:00Z --json`,
 		ValidArgsFunction: a.completeJob,
@@ -63,21 +63,6 @@ paused job are marked: they are skipped until it is resumed.`,
 	return cmd
 }
 
-// nextRun is one upcoming run.
-type nextRun struct {
-	job, region string
-	tick, at    time.Time
-	paused      bool
-}
-
-type nextJSON struct {
-	Job    string  `json:"job"`
-	Region string  `json:"region"` // empty where the job names none
-	Tick   instant `json:"tick"`
-	At     instant `json:"at"`
-	Paused bool    `json:"paused"` // it is skipped, unless the job is resumed before
-}
-
 func (a *app) next(ctx context.Context, names []string, from time.Time, n int, asJSON bool) error {
 	cfg, list, err := a.loadConfig()
 	if err != nil {
@@ -90,31 +75,25 @@ func (a *app) next(ctx context.Context, names []string, from time.Time, n int, a
 	if err != nil {
 		return err
 	}
-	runs := upcoming(views, from, n)
+	runs := answer.Upcoming(views, from, n)
 	if asJSON {
-		answer := struct {
-			Runs []nextJSON `json:"runs"`
-		}{[]nextJSON{}}
-		for _, r := range runs {
-			answer.Runs = append(answer.Runs, nextJSON{r.job, r.region, instant(r.tick), instant(r.at), r.paused})
-		}
-		return writeJSON(a.stdout, answer)
+		return writeJSON(a.stdout, answer.NewNext(runs))
 	}
 	return nextTable(runs).Write(a.stdout)
 }
 
 // nextTable has a column for paused jobs only when there is one.
-func nextTable(runs []nextRun) *table.Table {
-	heads := []string{"JOB", "REGION", "TICK", "AT", ">OFFSET"}
-	paused := slices.ContainsFunc(runs, func(r nextRun) bool { return r.paused })
+func nextTable(runs []answer.NextRun) *table.Table {
+	heads := []string{"JOB", "REGION", "TICK", "AT", "NEEDS"}
+	paused := slices.ContainsFunc(runs, func(r answer.NextRun) bool { return r.Paused })
 	if paused {
 		heads = append(heads, "JOB IS")
 	}
 	t := table.New(heads...)
 	for _, r := range runs {
-		row := []string{r.job, cmp.Or(r.region, "-"), view.Time(r.tick), view.Time(r.at), limit.SpanText(r.at.Sub(r.tick))}
+		row := []string{r.Job, cmp.Or(r.Region, "-"), view.Time(r.Tick), view.Time(r.At), view.Needs(r.Needs)}
 		switch {
-		case r.paused:
+		case r.Paused:
 			row = append(row, "paused")
 		case paused:
 			row = append(row, "-")
@@ -148,24 +127,5 @@ func (a *app) nextViews(ctx context.Context, cfg *config.Config, list []*jobs.Jo
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	return answer.LookAtJobs(ctx, a.now(), store, list)
-}
-
-// upcoming are the first n runs after an instant, in the order they start.
-func upcoming(views []answer.Job, from time.Time, n int) []nextRun {
-	var runs []nextRun
-	for _, job := range views {
-		tick, order := from, job.Order(job.NextRegion)
-		for i := 0; i < n; {
-			if tick = job.Next(tick); tick.IsZero() {
-				break
-			}
-			for place, region := range order {
-				runs = append(runs, nextRun{job.Name, region, tick, tick.Add(job.Offset(place)), job.Pause != nil})
-				i++
-			}
-		}
-	}
-	slices.SortStableFunc(runs, func(a, b nextRun) int { return a.at.Compare(b.at) })
-	return runs[:min(n, len(runs))]
+	return answer.LookAhead(ctx, a.now(), store, list)
 }

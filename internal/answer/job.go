@@ -17,6 +17,7 @@ type Job struct {
 	jobs.Overview
 	NextTick time.Time    // zero: no tick follows
 	LastPass *jobs.Record // Last, decoded; nil before the first pass
+	Expected *jobs.Needs  // what its runs are expected to take; nil: that was not read
 	// Progress holds the record so far of each pass under way; nil for a pass that has
 	// not reported yet.
 	Progress []*jobs.Record

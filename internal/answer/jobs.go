@@ -24,6 +24,7 @@ type jobState struct {
 	jobNow
 	Waiting     []jobs.WaitingTick `json:"waiting"`
 	Requests    []jobs.Request     `json:"requests"`
+	Needs       *passNeeds         `json:"needs,omitempty"`
 	Last        json.RawMessage    `json:"last"`         // null before the first pass
 	LastSuccess Instant            `json:"last_success"` // null before the first
 	Followed    Text               `json:"followed"`     // the schedule that daemons have used for the job so far; null: no daemon has seen it
@@ -47,7 +48,7 @@ func NewJobs(at time.Time, store string, daemons []jobs.Daemon, views []Job) Job
 			Job: v.Name, Budget: v.Budget, Schedule: v.Schedule.String(), Timezone: v.Schedule.Zone().String(), Next: Instant(v.NextTick),
 			jobNow:  newJobNow(v),
 			Waiting: append([]jobs.WaitingTick{}, v.Waiting...), Requests: append([]jobs.Request{}, v.Requests...),
-			Last: v.Last, LastSuccess: Instant(v.LastSuccess), Followed: Text(v.Followed), Untaken: Instant(v.Untaken),
+			Needs: newPassNeeds(v.Expected), Last: v.Last, LastSuccess: Instant(v.LastSuccess), Followed: Text(v.Followed), Untaken: Instant(v.Untaken),
 		})
 	}
 	return answer
