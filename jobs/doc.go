@@ -19,5 +19,6 @@
 // drained. [Runner.Reload] gives it a new list of jobs. [Runner.Once] runs one pass of
 // each job and returns the results. [Look], [Daemons], [History], [Trigger], [TakeBack],
 // [CancelPasses], [SetPause], [EndPause] and [Forget] are for operators and work from any
-// machine. [Job.Next] says when a job ticks next without running anything.
+// machine. [Job.Next] says when a job ticks next, and [ReadNeeds] what its runs are
+// expected to take, without running anything.
 package jobs

@@ -131,8 +131,8 @@ command = ["fetch", "{region}"]
 				SecretHeader: "Authorization", SecretPrefix: "Bearer ", NextParam: "page", NextFrom: "meta.next",
 				MaxPages: 9, Items: "data.items", Output: "/data/{job}/{region}/{tick}.ndjson",
 			},
-			stated: []needs.Amount{{Operation: "search.list", Units: 200, Calls: 2}, {Operation: "videos.list", Units: 4, Calls: 4}},
-			bound:  []needs.Amount{{Operation: "search.list", Units: 900, Calls: 9}},
+			stated:     []needs.Amount{{Operation: "search.list", Units: 200, Calls: 2}, {Operation: "videos.list", Units: 4, Calls: 4}},
+			bound:      []needs.Amount{{Operation: "search.list", Units: 900, Calls: 9}},
 			credential: key1, upstream: "youtube",
 		},
 		{

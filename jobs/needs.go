@@ -181,7 +181,7 @@ func (j *Job) foresee(upstream config.Upstream, configured bool) {
 // amount is what calls of an operation cost, 10^15 units at most.
 func amount(upstream config.Upstream, operation string, calls int64) needs.Amount {
 	each := price(upstream, operation)
-	units := int64(limit.MaxUnits)
+	units := limit.MaxUnits
 	if each == 0 || calls <= units/each {
 		units = each * calls
 	}

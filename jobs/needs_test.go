@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
@@ -199,6 +200,31 @@ func TestNeedsAreReadOnce(t *testing.T) {
 		must.Get(ReadNeeds(t.Context(), counting, w.list))(t)
 		check.Equal(t, fmt.Sprint(counting.reads, " ", counting.records), want, job)
 	}
+}
+
+// Of a lost run, what its last heartbeat said of its operations does not stand beside a sum
+// of the ledger that is greater.
+func TestNeedsOfLostRuns(t *testing.T) {
+	j := &Job{Name: "script", Regions: []string{"US", "GB"}}
+	began := InstantOf(1)
+	record := Record{Runs: []Run{took("US", "", 4), took("GB", "", 4)}}
+	for i := range record.Runs {
+		record.Runs[i].Started, record.Runs[i].Units, record.Runs[i].Calls = began, 4, 4
+	}
+	j.addSpent(&record, &claim{}, j.Regions, map[string]budget.SpentRow{"US": {Units: 4, Calls: 4}, "GB": {Units: 9, Calls: 5}})
+	check.Equal(t, fmt.Sprint(record.Runs[0].Units, record.Runs[0].Spent), "4 [{videos.list 4 4}]", "all was known")
+	check.Equal(t, fmt.Sprint(record.Runs[1].Units, record.Runs[1].Spent == nil), "9 true", "the ledger has more")
+}
+
+// Another price makes no other job: it is the budget that has changed.
+func TestPricesAreNotTheJobs(t *testing.T) {
+	of := func(cost string) *Job {
+		return newWorld(t, setup{cost: cost, fetch: "max_pages = 5"}).list[0]
+	}
+	a, b := of("1"), of("2")
+	b.config, b.Fetch.Output = a.config, a.Fetch.Output
+	check.Equal(t, fmt.Sprint(a.bound, b.bound), "[{videos.list 5 5}] [{videos.list 10 5}]", "at most")
+	check.Equal(t, Same(a, b), true, "they are the same")
 }
 
 // A fetch job learns from its own passes, by what was charged: a page that was tried again
