@@ -63,8 +63,8 @@ func Trigger(ctx context.Context, in State, j *Job, regions []string, note strin
 	return asked, notifyDaemons(ctx, in, j.Name)
 }
 
-// SetPause pauses a job, with a note that says why: its ticks are skipped, and passes
-// under way continue. It returns the pause that was in force before, nil for none; a
+// SetPause pauses a job, with a note that says why: its ticks are skipped, passes that wait
+// for units do not go on, and passes under way continue. It returns the pause that was in force before, nil for none; a
 // pause with the same note is left as it is. The error wraps budget.ErrInvalid if the
 // note is too long.
 func SetPause(ctx context.Context, in State, j *Job, note string) (set Pause, before *Pause, err error) {
@@ -78,7 +78,7 @@ func SetPause(ctx context.Context, in State, j *Job, note string) (set Pause, be
 		}
 		set = Pause{Note: note, By: asker(), At: InstantOf(at.store)}
 		s.Pause = &set
-		return edit{}, nil
+		return s.dropAll(ReasonPaused, pausedText(set)), nil
 	})
 	return set, before, err
 }

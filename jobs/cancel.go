@@ -64,18 +64,23 @@ func CancelPasses(ctx context.Context, in State, j *Job, note string) ([]ActiveP
 	return ended, notifyDaemons(ctx, in, j.Name)
 }
 
-// TakeBack takes back the requests of [Trigger] for a job that no daemon has started.
-// Each is recorded as skipped. It returns them, nil if none was waiting.
-func TakeBack(ctx context.Context, in State, j *Job) ([]Request, error) {
-	var taken []Request
-	err := changeDocument(ctx, in, j.Name, time.Now, j.History, func(s *state, at clocks) (edit, error) {
-		if taken = s.Requests; len(taken) == 0 {
+// TakeBack takes back the requests of [Trigger] for a job that no daemon has started, and
+// the passes that wait for units to return. Each request is recorded as skipped; each of
+// the passes keeps its record, which says who took it back. TakeBack returns them, nil if
+// none was waiting.
+func TakeBack(ctx context.Context, in State, j *Job) (taken []Request, dropped []DeferredPass, err error) {
+	err = changeDocument(ctx, in, j.Name, time.Now, j.History, func(s *state, at clocks) (edit, error) {
+		taken, dropped = s.Requests, nil
+		if len(taken) == 0 && len(s.Deferred) == 0 {
 			return edit{}, errStays
+		}
+		for _, d := range s.Deferred {
+			dropped = append(dropped, d.pass())
 		}
 		s.Requests = nil
 		by := Cancel{By: asker()}
 		tick := time.UnixMicro(at.store).UTC().Truncate(time.Second)
-		var e edit
+		e := s.dropAll(ReasonCancelled, by.text())
 		for _, asked := range taken {
 			record := Record{
 				Tick: Instant{tick}, Kind: Triggered, Outcome: Skipped, Reason: ReasonCancelled, Error: "taken back before a daemon began it: " + by.text(),
@@ -86,9 +91,9 @@ func TakeBack(ctx context.Context, in State, j *Job) ([]Request, error) {
 		return e, nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return taken, nil
+	return taken, dropped, nil
 }
 
 // cancel turns the record of a pass that started nothing into that of a cancelled pass.

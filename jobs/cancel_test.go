@@ -83,12 +83,12 @@ func TestARequestIsTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{job: oneRegion})
 		job := w.list[0]
-		if taken, err := TakeBack(t.Context(), w.store, job); err != nil || len(taken) != 0 || w.state().Schedule != "" {
+		if taken, _, err := TakeBack(t.Context(), w.store, job); err != nil || len(taken) != 0 || w.state().Schedule != "" {
 			t.Fatal(taken, err)
 		}
 		first := must.Get(Trigger(t.Context(), w.store, job, nil, "to try"))(t)
 		must.Get(Trigger(t.Context(), w.store, job, []string{"US"}, ""))(t)
-		taken, err := TakeBack(t.Context(), w.store, job)
+		taken, _, err := TakeBack(t.Context(), w.store, job)
 		if err != nil || len(taken) != 2 || taken[0].ID != first.ID {
 			t.Fatal(taken, err)
 		}

@@ -24,8 +24,8 @@ type fetchCheckpoint struct {
 	Done bool `json:"done,omitempty"`
 	// Pages counts the pages so far, including unchanged ones.
 	Pages int `json:"pages"`
-	// File is the final name in the outputs' folder; its partial file has Size bytes of
-	// whole pages.
+	// File is the partial file in the outputs' folder, without its suffix: usually the
+	// final name. It has Size bytes of whole pages.
 	File string `json:"file,omitempty"`
 	Size int64  `json:"size,omitempty"`
 	// Validators are those of the pages so far.
@@ -181,7 +181,7 @@ func (f *fetchRun) advance(ctx context.Context, next string) *ending {
 	}
 	own, err := json.Marshal(fetchCheckpoint{
 		Of: f.of(f.run.job.Fetch.URL), Tick: f.asOf.UnixMicro(), Token: next, Done: next == "", Pages: f.before + f.run.record.Pages + f.run.record.Unchanged,
-		File: f.output.name, Size: f.output.size, Validators: withinCheckpoint(f.fresh),
+		File: f.output.stem, Size: f.output.size, Validators: withinCheckpoint(f.fresh),
 	})
 	if err != nil {
 		return failed(ReasonStore, fmt.Errorf("store a checkpoint: %w", err))

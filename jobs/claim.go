@@ -54,27 +54,31 @@ func (h *heldClaim) renew(ctx context.Context, progress json.RawMessage) (mine b
 	return mine, active, err
 }
 
-// conclude gives up the claim and records the pass. It returns false, with nothing
-// recorded, if the pass was taken for dead.
-func (h *heldClaim) conclude(ctx context.Context, record Record, next string) (recorded bool, err error) {
+// conclude gives up the claim and records the pass; what is left, unless nil, is deferred.
+// It returns the record of all the pass's parts, and false, with nothing recorded, if the
+// pass was taken for dead.
+func (h *heldClaim) conclude(ctx context.Context, record Record, next string, left *deferred) (recorded bool, whole Record, err error) {
+	whole = record
 	err = h.retryUnavailable(ctx, func(unsure bool) error {
-		return h.docs.change(ctx, h.job, func(s *state, _ clocks) (edit, error) {
+		return h.docs.change(ctx, h.job, func(s *state, at clocks) (edit, error) {
 			if s.claimOf(h.claim.Holder) == nil {
 				recorded = unsure && !slices.Contains(s.Reaped, h.claim.Holder)
 				return edit{}, errStays
 			}
 			recorded = true
 			s.drop(h.claim.Holder)
-			if h.claim.regions() == nil {
-				s.NextRegion = next
-				if record.Outcome == Succeeded {
-					s.LastSuccess = record.Ended.UnixMicro()
-				}
+			s.ran(&h.claim, record.Runs, next)
+			whole = h.claim.amends(record)
+			if left != nil {
+				whole = h.job.postpone(s, at, left, whole)
 			}
-			return h.last(s, record), nil
+			if h.claim.whole() && whole.Outcome == Succeeded {
+				s.LastSuccess = whole.Ended.UnixMicro()
+			}
+			return h.last(s, whole), nil
 		})
 	})
-	return recorded && err == nil, err
+	return recorded && err == nil, whole, err
 }
 
 // giveBack gives the tick back for other daemons to take. If a person cancelled the pass
@@ -82,7 +86,7 @@ func (h *heldClaim) conclude(ctx context.Context, record Record, next string) (r
 // cancel.
 func (h *heldClaim) giveBack(ctx context.Context, record Record) (by *Cancel, err error) {
 	err = h.retryUnavailable(ctx, func(bool) error {
-		return h.docs.change(ctx, h.job, func(s *state, _ clocks) (edit, error) {
+		return h.docs.change(ctx, h.job, func(s *state, at clocks) (edit, error) {
 			c := s.claimOf(h.claim.Holder)
 			if c == nil {
 				return edit{}, errStays
@@ -93,7 +97,9 @@ func (h *heldClaim) giveBack(ctx context.Context, record Record) (by *Cancel, er
 			case by != nil:
 				skipped := record
 				skipped.cancel(*by)
-				return h.last(s, skipped), nil
+				return h.last(s, h.claim.amends(skipped)), nil
+			case h.claim.Part > 1:
+				s.putBack(&h.claim, at)
 			case h.claim.Request != nil:
 				s.Requests = slices.Insert(s.Requests, 0, *h.claim.Request)
 			default:
@@ -111,7 +117,7 @@ func (h *heldClaim) giveBack(ctx context.Context, record Record) (by *Cancel, er
 // last makes the record that of the job's last pass.
 func (h *heldClaim) last(s *state, record Record) edit {
 	s.Last = record.brief().json()
-	return edit{records: []driver.JobRecord{{At: h.claim.Tick, ID: h.claim.Holder, Text: record.json()}}}
+	return edit{records: []driver.JobRecord{{At: h.claim.Tick, ID: h.claim.recordID(), Text: record.json()}}}
 }
 
 // retryUnavailable repeats do until the state answers or the context ends. unsure says

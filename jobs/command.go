@@ -64,6 +64,7 @@ func (r *run) attempt(ctx context.Context, file *keptFile) *ending {
 	if err != nil {
 		return failed(ReasonCommand, fmt.Errorf("start the command: %w", err))
 	}
+	r.held.claim.spends()
 	soFar := *r.record
 	defer r.onBeat(func(ctx context.Context) {
 		soFar.Log = r.lines.tail.lines()

@@ -35,7 +35,7 @@ const (
 func (r *Runner) Run(ctx context.Context, drain <-chan struct{}, startNow bool) error {
 	soft, cancel := untilDrained(ctx, drain)
 	defer cancel()
-	d := &daemon{runner: r, ctx: ctx, soft: soft, jobs: map[string]*followed{}, found: map[string]document{}, visiting: make(chan struct{}, maxVisits)}
+	d := &daemon{runner: r, ctx: ctx, soft: soft, jobs: map[string]*followed{}, found: map[string]document{}, resuming: map[string]chan struct{}{}, visiting: make(chan struct{}, maxVisits)}
 	d.follow()
 	d.working.Go(d.live)
 	if startNow {
@@ -75,6 +75,8 @@ type daemon struct {
 	swept   time.Time           // when the last sweep began
 	polling atomic.Bool
 	asked   map[string]int64 // at the last poll; used by pollRequests alone
+
+	resuming map[string]chan struct{} // guarded by mu: wakes what has the deferred passes of a budget go on
 }
 
 // followed is a job whose schedule is followed.
@@ -105,11 +107,15 @@ func (d *daemon) follow() {
 		}
 		f.job, f.next = j, j.Next(now)
 		d.jobs[j.Name] = f
+		delete(before, j.Name)
 		fields := []any{"job", j.Name, "budget", j.Budget, "schedule", j.Schedule.String(), "timezone", j.Schedule.Zone().String(), "regions", len(j.Regions)}
 		if j.Every() > 0 {
 			fields = append(fields, "stagger", j.Stagger, "one_every", j.Every())
 		}
 		d.runner.log.Info("job", append(fields, "next", formatTick(f.next))...)
+	}
+	for _, f := range before { // they are no longer configured
+		d.working.Go(func() { d.dropRemoved(f.job) })
 	}
 	d.mu.Unlock()
 	d.clock = now

@@ -34,6 +34,9 @@ func (d *daemon) sweep() {
 	now := d.runner.now()
 	for i, j := range list {
 		s, err := d.known(j.Name, found[i])
+		if err == nil && len(s.Deferred) > 0 {
+			d.resumeDeferred(j.Budget)
+		}
 		if err != nil || j.wants(s, clocks{wall: now, store: found[i].Wall, now: found[i].Now}, d.runner.docs.hold()) {
 			d.scheduleLook(j.Name)
 		}
@@ -69,6 +72,11 @@ func (d *daemon) known(name string, found driver.JobDocument) (*state, error) {
 // wants reports whether a visit to the job may have something to do.
 func (j *Job) wants(s *state, at clocks, hold time.Duration) bool {
 	next := j.Next(time.UnixMicro(s.Until))
+	for i := range s.Deferred {
+		if reason, _ := j.drops(s, at, &s.Deferred[i]); reason != "" {
+			return true
+		}
+	}
 	return s.Until == 0 || len(s.Requests) > 0 || len(s.Waiting) > 0 || len(s.lapsed(at, hold)) > 0 ||
 		s.Schedule != j.counts() || !next.IsZero() && !next.After(at.wall) || s.Until > at.wall.UnixMicro()
 }

@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
@@ -63,6 +64,9 @@ func (v *visit) decide(ctx context.Context) (next visitStep, err error) {
 		return nil, err
 	}
 	v.d.accounted(v.job.Name, v.state.Until)
+	if len(v.state.Deferred) > 0 {
+		v.d.resumeDeferred(v.job.Budget)
+	}
 	if v.done.claim != nil {
 		return v.start, nil
 	}
@@ -164,24 +168,33 @@ func (d *daemon) accounted(name string, until int64) {
 	}
 }
 
-// begin starts a claimed pass.
-func (d *daemon) begin(j *Job, claimed claim, next, slot string) {
-	if claimed.Kind == Scheduled {
+// begin starts a claimed pass. The channel is closed once the pass has spent something, or
+// is over.
+func (d *daemon) begin(j *Job, claimed claim, next, slot string) <-chan struct{} {
+	if claimed.Kind == Scheduled && claimed.Part <= 1 {
 		d.runner.options.Observe.TickStarted(j, d.runner.now().Sub(time.UnixMicro(claimed.Tick)))
 	}
+	begun := make(chan struct{})
+	claimed.begun = sync.OnceFunc(func() { close(begun) })
+	waitedInLine := claimed.Kind == CaughtUp && claimed.Part <= 1
 	d.working.Go(func() {
 		free := func() {}
-		if claimed.Kind == CaughtUp {
+		if waitedInLine {
 			free = d.runner.docs.keepSlot(d.ctx, d.runner.log.With("job", j.Name, "budget", j.Budget), catchUpSlot(j.Budget), slot)
 		}
 		d.runner.pass(d.ctx, d.soft, j, claimed, next, false)
+		claimed.begun()
 		free()
-		if claimed.Kind == CaughtUp { // other jobs of the budget wait for the slot
+		if j.OnExhausted == DeferExhausted {
+			d.resumeDeferred(j.Budget)
+		}
+		if waitedInLine { // other jobs of the budget wait for the slot
 			d.scheduleNextCatchUp(j)
 			return
 		}
 		d.scheduleLook(j.Name)
 	})
+	return begun
 }
 
 // report logs the ticks for which no pass is started.

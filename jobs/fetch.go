@@ -59,7 +59,7 @@ func (r *run) fetch() *ending {
 	if err := r.job.checkOutputFolder(folder); err != nil {
 		return failed(ReasonOutput, err)
 	}
-	if f.output, err = createOutput(folder, name); err != nil {
+	if f.output, err = createOutput(folder, name, r.held.claim.Part); err != nil {
 		return failed(ReasonOutput, err)
 	}
 	defer func() { _ = f.output.folder.Close() }() // closing a folder writes nothing
@@ -309,6 +309,7 @@ func (s *spending) add(operation string, units, calls int64) {
 // Charged implements budgethttp.Observer.
 func (s *spending) Charged(r budget.Receipt) {
 	s.add(r.Operation, r.Units, 1)
+	s.run.held.claim.spends()
 	s.run.log.Debug("charged", "operation", r.Operation, "units", r.Units, "limit", r.Limit, "remaining", r.Remaining)
 }
 

@@ -121,7 +121,7 @@ func TestAPageThatIsNotUTF8(t *testing.T) {
 // name is told: there is no partial file any more.
 func TestAFileThatHasItsNameIsNotCalledPartial(t *testing.T) {
 	final := filepath.Join(t.TempDir(), "tick.ndjson")
-	o := must.Get(createOutput(filepath.Split(final)))(t)
+	o := must.Get(createOutput(filepath.Dir(final), filepath.Base(final), 1))(t)
 	must.Do(t, o.write([]byte("{}\n")))
 	broken := errors.New("the disk is gone")
 	o.sync = func(*os.Root, string) error { return broken }

@@ -3,6 +3,7 @@ package jobs
 import (
 	"reflect"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
@@ -39,6 +40,9 @@ type Job struct {
 	BudgetParallel int
 	// Overlap says what happens to a tick while a pass of the job is under way.
 	Overlap Overlap
+	// OnExhausted is what happens to the regions that a pass leaves when the units are
+	// gone.
+	OnExhausted OnExhausted
 	// Retries is how often a page or a command that failed is tried again, the first time
 	// after RetryWait.
 	Retries   int
@@ -86,6 +90,15 @@ const (
 	Skip  Overlap = "skip"
 	Queue Overlap = "queue" // one tick waits
 	Allow Overlap = "allow"
+)
+
+// OnExhausted says what happens to the regions that a pass leaves when the units are gone.
+type OnExhausted string
+
+// The values of on_exhausted.
+const (
+	StopExhausted  OnExhausted = "stop"  // the next pass begins with them
+	DeferExhausted OnExhausted = "defer" // the pass goes on once the units return
 )
 
 // Fetch is a [job.NAME.fetch] table: a GET per page, written as NDJSON.
@@ -140,6 +153,14 @@ func (j *Job) Order(first string) []string {
 	return slices.Concat(j.Regions[at:], j.Regions[:at])
 }
 
+// OrderFrom is the regions of a pass that begins with the regions that an earlier pass was
+// to have run, and continues cyclically with next.
+func (j *Job) OrderFrom(first []string, next string) []string {
+	list := slices.DeleteFunc(slices.Clone(first), func(region string) bool { return !slices.Contains(j.Regions, region) })
+	rest := slices.DeleteFunc(j.Order(next), func(region string) bool { return slices.Contains(list, region) })
+	return append(list, rest...)
+}
+
 // TickFormat is the format of a tick in file names, URLs and run labels, in UTC.
 const TickFormat = "20060102T150405Z"
 
@@ -148,8 +169,15 @@ const maxRunLabel = 128
 
 // runLabel names a run in the ledger: job/tick/region. It shortens the job's name if the
 // label would be too long.
-func (j *Job) runLabel(tick time.Time, region string) string {
+func (j *Job) runLabel(tick time.Time, region string) string { return j.partLabel(tick, 1, region) }
+
+// partLabel is the runLabel of a part of a pass; from the second part on, the tick carries
+// its number, so that each part's charges can be told apart.
+func (j *Job) partLabel(tick time.Time, part int, region string) string {
 	rest := "/" + tick.UTC().Format(TickFormat)
+	if part > 1 {
+		rest += "-" + strconv.Itoa(part)
+	}
 	if region != "" {
 		rest += "/" + region
 	}

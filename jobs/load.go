@@ -75,9 +75,9 @@ func faults(cfg *config.Config) int {
 func (l *loader) job(node config.Node) *Job {
 	before := faults(l.cfg)
 	j := &Job{Name: node.Key(), config: l.cfg.File, Timeout: DefaultTimeout, Grace: DefaultGrace, MaxWait: DefaultMaxWait,
-		CatchUp: CatchUpNone, CatchUpLimit: DefaultCatchUpLimit, MaxLate: DefaultMaxLate, Overlap: Skip, RetryWait: DefaultRetryWait, History: DefaultHistory}
+		CatchUp: CatchUpNone, CatchUpLimit: DefaultCatchUpLimit, MaxLate: DefaultMaxLate, Overlap: Skip, OnExhausted: StopExhausted, RetryWait: DefaultRetryWait, History: DefaultHistory}
 	t := table(node, "budget", "schedule", "timezone", "regions", "stagger", "on_store_error", "timeout", "grace",
-		"floor", "parallel", "catch_up", "catch_up_limit", "max_late", "overlap", "retries", "retry_wait", "history", "checkpoint", "max_wait", "operation", "needs", "fetch", "command")
+		"floor", "parallel", "catch_up", "catch_up_limit", "max_late", "overlap", "on_exhausted", "retries", "retry_wait", "history", "checkpoint", "max_wait", "operation", "needs", "fetch", "command")
 	upstream, known := l.budget(node, t["budget"], j)
 	l.schedule(node, t, j)
 	j.readRegions(t["regions"])

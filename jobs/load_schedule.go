@@ -80,8 +80,11 @@ func (j *Job) readTicks(t map[string]config.Node) {
 	if j.CatchUp == CatchUpLast {
 		j.CatchUpLimit = 1
 	}
-	if t["max_late"].Exists() && j.CatchUp == CatchUpNone {
-		t["max_late"].Warn("max_late does nothing without catch_up = %q or %q: a tick that is more than a minute late is missed", CatchUpLast, CatchUpAll)
+	if set, ok := t["on_exhausted"].OneOf(string(StopExhausted), string(DeferExhausted)); ok {
+		j.OnExhausted = OnExhausted(set)
+	}
+	if t["max_late"].Exists() && j.CatchUp == CatchUpNone && j.OnExhausted != DeferExhausted {
+		t["max_late"].Warn("max_late does nothing without catch_up = %q or %q, or on_exhausted = %q: a tick that is more than a minute late is missed", CatchUpLast, CatchUpAll, DeferExhausted)
 	}
 	if overlap, ok := t["overlap"].OneOf(string(Skip), string(Queue), string(Allow)); ok {
 		j.Overlap = Overlap(overlap)

@@ -152,7 +152,7 @@ func (j *Job) spentOf(ctx context.Context, from *budget.Budget, c claim, now tim
 		regions = asked
 	}
 	for _, region := range regions {
-		label := j.runLabel(time.UnixMicro(c.Tick), region)
+		label := j.partLabel(time.UnixMicro(c.Tick), c.Part, region)
 		for _, row := range spent.Rows {
 			if row.Name == label {
 				found[region] = row

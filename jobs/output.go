@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -22,6 +23,7 @@ type output struct {
 	folder *os.Root // the caller closes it
 	name   string   // the final name, within the folder
 	final  string   // the whole path of name
+	stem   string   // the partial file's name without its suffix: name, or another for a later part of a pass
 	file   *os.File
 	size   int64 // of the whole pages, in bytes
 	named  bool  // the file has its final name
@@ -56,8 +58,9 @@ const (
 	outputFolderMode = 0o755
 )
 
-// createOutput opens the partial file; neither it nor the final file may exist.
-func createOutput(folder, name string) (*output, error) {
+// createOutput opens the partial file; neither it nor the final file may exist. A later
+// part of a pass, 2 or more, has a partial file of its own beside those of earlier parts.
+func createOutput(folder, name string, part int) (*output, error) {
 	final := filepath.Join(folder, name)
 	if !filepath.IsLocal(name) {
 		return nil, fmt.Errorf("%s is not in %s: take out of output what leads out of the folder", final, folder)
@@ -69,7 +72,10 @@ func createOutput(folder, name string) (*output, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the folder of %s: %w", final, err)
 	}
-	o := &output{folder: root, name: name, final: final, sync: syncFolder}
+	o := &output{folder: root, name: name, final: final, stem: name, sync: syncFolder}
+	if part > 1 {
+		o.stem += "." + strconv.Itoa(part)
+	}
 	if err := o.create(); err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
@@ -86,7 +92,7 @@ func (o *output) create() error {
 		return fmt.Errorf("check for %s: %w; no link may lead out of %s", o.final, err, o.folder.Name())
 	}
 	var err error
-	if o.file, err = o.folder.OpenFile(o.name+partialSuffix, os.O_WRONLY|os.O_CREATE|os.O_EXCL, outputMode); err != nil {
+	if o.file, err = o.folder.OpenFile(o.stem+partialSuffix, os.O_WRONLY|os.O_CREATE|os.O_EXCL, outputMode); err != nil {
 		return fmt.Errorf("create the partial file of %s: %w", o.final, err)
 	}
 	return nil
@@ -110,14 +116,14 @@ func (o *output) finish() error {
 	if err := o.close(); err != nil {
 		return err
 	}
-	partial := o.name + partialSuffix
+	partial := o.stem + partialSuffix
 	err := o.folder.Link(partial, o.name) // unlike a rename it never overwrites
 	switch {
 	case err == nil:
 		o.named = true
 		err = o.folder.Remove(partial)
 	case errors.Is(err, fs.ErrExist):
-		return fmt.Errorf("%s was created by something else meanwhile; it is not overwritten: see %s", o.final, o.final+partialSuffix)
+		return fmt.Errorf("%s was created by something else meanwhile; it is not overwritten: see %s", o.final, o.partial())
 	default: // a file system without links
 		err = o.folder.Rename(partial, o.name)
 		o.named = err == nil
@@ -141,9 +147,9 @@ func (o *output) keep() (string, error) {
 	case o.size > 0 && gone != nil:
 		return "", errors.Join(err, gone)
 	case o.size > 0:
-		return o.final + partialSuffix, err
+		return o.partial(), err
 	}
-	if removed := o.folder.Remove(o.name + partialSuffix); removed != nil && !errors.Is(removed, fs.ErrNotExist) {
+	if removed := o.folder.Remove(o.stem + partialSuffix); removed != nil && !errors.Is(removed, fs.ErrNotExist) {
 		err = errors.Join(err, fmt.Errorf("remove an empty file: %w", removed))
 	}
 	return "", err
@@ -173,6 +179,9 @@ func syncFolder(in *os.Root, path string) error {
 	}
 	return nil
 }
+
+// partial is the whole path of the partial file.
+func (o *output) partial() string { return filepath.Join(o.folder.Name(), o.stem+partialSuffix) }
 
 // isThere reports whether the outputs' folder has a file of this final name.
 func (o *output) isThere(name string) bool {
@@ -221,7 +230,7 @@ func (o *output) restart() error {
 // flush makes the pages written so far safe on disk.
 func (o *output) flush() error {
 	if err := o.flushFile(o.file); err != nil {
-		return fmt.Errorf("write %s to disk: %w", o.final+partialSuffix, err)
+		return fmt.Errorf("write %s to disk: %w", o.partial(), err)
 	}
 	if o.listed {
 		return nil
@@ -269,7 +278,7 @@ func (j *Job) checkOutputFolder(folder string) error {
 // gone says what happened to a partial file that is no longer in its place; nil while it
 // is there.
 func (o *output) gone() error {
-	partial := o.final + partialSuffix
+	partial := o.partial()
 	found, err := os.Lstat(partial)
 	if err == nil && o.file != nil {
 		mine, unknown := o.file.Stat()

@@ -26,8 +26,12 @@ type pass struct {
 	next       string // the region the next pass begins with
 	beats      beats
 
-	mu   sync.Mutex // guards runs
+	mu   sync.Mutex // guards all below
 	runs []Run      // their state so far, in the order of the pass
+	// returns is the first instant (µs, the store's clock) at which what refused a run
+	// ends; 0: unknown. asksAgain is the first to which the upstream asks to wait.
+	returns   int64
+	asksAgain time.Time
 }
 
 // pass runs a claimed pass, to its record. When soft ends no further page is started;
@@ -72,7 +76,11 @@ func (r *Runner) pass(ctx, soft context.Context, j *Job, claimed claim, next str
 		}
 		record.cancel(*by)
 	} else {
-		p.end(ctx, soft, record)
+		left := p.left(&record)
+		whole, waits := p.end(ctx, soft, record, left)
+		if record = whole; waits { // its end is yet to come
+			return Pass{j.Name, record}
+		}
 	}
 	r.options.Observe.PassEnded(j, record.Outcome)
 	return Pass{j.Name, record}
@@ -81,7 +89,10 @@ func (r *Runner) pass(ctx, soft context.Context, j *Job, claimed claim, next str
 // order is the pass's regions in the order in which they start: those that the request
 // names, or all.
 func (p *pass) order(next string) []string {
-	order := p.job.Order(next)
+	if p.held.claim.Part > 1 {
+		return p.held.claim.Regions
+	}
+	order := p.job.OrderFrom(p.held.claim.First, next)
 	if asked := p.held.claim.regions(); asked != nil {
 		order = slices.DeleteFunc(order, func(region string) bool { return !slices.Contains(asked, region) })
 	}
@@ -179,7 +190,7 @@ func (b *beats) all(ctx context.Context, within time.Duration) {
 // unstarted reports whether the daemon was stopped before any run of the pass was
 // started. Then another daemon may take the pass, or this one after a restart.
 func (p *pass) unstarted(record Record) bool {
-	return p.held.claim.Kind != Manual && len(record.Runs) > 0 && !slices.ContainsFunc(record.Runs, func(run Run) bool {
+	return (p.held.claim.Kind != Manual || p.held.claim.Part > 1) && len(record.Runs) > 0 && !slices.ContainsFunc(record.Runs, func(run Run) bool {
 		return run.Reason != ReasonDrained || !run.Started.IsZero()
 	})
 }
@@ -218,11 +229,13 @@ func (p *pass) finalWrite(ctx, soft context.Context) (context.Context, context.C
 	return writing, func() { stop(); cancel() }
 }
 
-// end gives up the claim and records the pass.
-func (p *pass) end(ctx, soft context.Context, record Record) {
+// end gives up the claim and records the pass; what it has left, unless nil, is deferred.
+// It returns the record of all the pass's parts, and whether it was deferred.
+func (p *pass) end(ctx, soft context.Context, record Record, left *deferred) (whole Record, waits bool) {
 	writing, cancel := p.finalWrite(ctx, soft)
 	defer cancel()
-	recorded, err := p.held.conclude(writing, record, p.next)
+	recorded, whole, err := p.held.conclude(writing, record, p.next, left)
+	record, waits = whole, left != nil && left.SoFar != nil && recorded
 	log := p.log.With("tick", formatTick(p.tick), "outcome", record.Outcome, "reason", record.Reason, "units", record.Units)
 	switch {
 	case err != nil:
@@ -232,6 +245,10 @@ func (p *pass) end(ctx, soft context.Context, record Record) {
 	case p.runner.options.Report == nil:
 		log.Log(ctx, level(record.Outcome), "pass ended", "next_region", p.next)
 	}
+	if waits {
+		p.wasDeferred(writing, left)
+	}
+	return whole, waits
 }
 
 // level is the log level of an outcome.

@@ -68,7 +68,7 @@ func TestAnOutputStaysInItsFolder(t *testing.T) {
 			t.Fatalf("%s: the folder is %s, want %s", template, folder, want)
 		}
 		if !filepath.IsLocal(name) {
-			if o, err := createOutput(folder, name); err == nil {
+			if o, err := createOutput(folder, name, 1); err == nil {
 				t.Fatalf("%s: %s is written", template, o.final)
 			}
 			return

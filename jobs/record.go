@@ -51,16 +51,16 @@ const (
 	ReasonUpstream    = "upstream"    // exhausted: the upstream refused, or the upstream or a person locked the budget
 	ReasonExhausted   = "exhausted"   // skipped: an earlier region was exhausted
 	ReasonOverlap     = "overlap"     // skipped: another pass is under way
-	ReasonPaused      = "paused"      // skipped: a person paused the job
+	ReasonPaused      = "paused"      // skipped: a person paused the job; also of a pass that was deferred
 	ReasonDown        = "down"        // missed: no daemon took it in time
-	ReasonLate        = "late"        // missed: it is past max_late
+	ReasonLate        = "late"        // missed: it is past max_late; also of a pass that was deferred
 	ReasonCatchUp     = "catch_up"    // missed: newer ticks are caught up instead
 	ReasonCrashed     = "crashed"     // lost: its daemon stopped renewing the claim; skipped: not started before that
 	ReasonFenced      = "fenced"      // lost: another daemon took it for dead
 	ReasonUnchanged   = "unchanged"   // succeeded: the upstream has nothing new since an earlier file
 	ReasonDrained     = "drained"     // skipped: the daemon was stopped
 	ReasonStop        = "stop"        // drained: the daemon was stopped
-	ReasonCancelled   = "cancelled"   // drained, skipped: a person cancelled the pass, or took back its request
+	ReasonCancelled   = "cancelled"   // drained, skipped: a person cancelled the pass, or took back its request or its deferral
 	ReasonInterrupted = "interrupted" // drained, skipped: the daemon was stopped without grace
 	ReasonTimeout     = "timeout"     // timed out: the run's own timeout
 	ReasonStore       = "store"       // failed: the store did not answer, or answered with an error
@@ -74,6 +74,9 @@ const (
 	ReasonCommand     = "command"     // failed: the command could not be started
 	ReasonTick        = "tick"        // failed: no second is free for a manual pass
 	ReasonRegion      = "region"      // failed: the request names a region that the job no longer has
+	ReasonDeferred    = "deferred"    // exhausted, skipped: goes on once the units return
+	ReasonNextTick    = "next_tick"   // exhausted, skipped: was deferred, and the job's next tick came first
+	ReasonRemoved     = "removed"     // exhausted, skipped: was deferred, and the configuration no longer has it
 )
 
 // severity orders the outcomes: a pass takes the first of these that one of its runs has.
@@ -118,6 +121,8 @@ type Record struct {
 	Units int64 `json:"units"`
 	// Error says why the pass did not begin; empty if it began.
 	Error string `json:"error"`
+	// Parts is in how many parts it ran, if it was deferred; else 0.
+	Parts int `json:"parts,omitempty"`
 	// Request is the ID of its request, and Note says who asked and why.
 	Request string `json:"request,omitempty"`
 	Note    string `json:"note,omitempty"`

@@ -101,7 +101,7 @@ func (p *pass) room(region string, over context.Context) *ending {
 	latest := time.Now().Add(p.job.MaxWait)
 	recovering := false // the wait for a recovery was logged
 	for {
-		err := p.budget.Room(p.hard, p.job.Needs, budget.Call{Floor: p.job.Floor, Labels: budget.Labels{Job: p.job.Name}})
+		err := p.job.look(p.hard, p.budget)
 		if err == nil {
 			return nil
 		}
@@ -115,7 +115,7 @@ func (p *pass) room(region string, over context.Context) *ending {
 		}
 		wait, waits := p.job.refusalWait(p.budget, refused, latest)
 		waits = waits && (errors.Is(err, budget.ErrRecovering) || !time.Now().Add(wait).After(latest))
-		logRefusal(p.hard, p.log.With("region", region, "run", p.job.runLabel(p.tick, region)), refused, waits, &recovering)
+		logRefusal(p.hard, p.log.With("region", region, "run", p.job.partLabel(p.tick, p.held.claim.Part, region)), refused, waits, &recovering)
 		if !waits {
 			return end
 		}
@@ -167,6 +167,10 @@ func logRefusal(ctx context.Context, log *slog.Logger, refused *budget.RefusedEr
 // ended fills in how a run ended and reports it.
 func (p *pass) ended(place int, run *Run, end *ending) {
 	run.Outcome = Succeeded
+	p.held.claim.spends()
+	if end != nil && end.outcome == Exhausted {
+		p.noteRefusal(end)
+	}
 	if end != nil {
 		run.Outcome, run.Reason = end.outcome, end.reason
 		if end.err != nil {
@@ -181,7 +185,7 @@ func (p *pass) ended(place int, run *Run, end *ending) {
 		p.runner.options.Report(p.job, p.tick, *run)
 		return
 	}
-	fields := []any{"region", run.Region, "run", p.job.runLabel(p.tick, run.Region)}
+	fields := []any{"region", run.Region, "run", p.job.partLabel(p.tick, p.held.claim.Part, run.Region)}
 	if p.job.Fetch != nil {
 		fields = append(fields, "operation", p.job.Fetch.Operation)
 	}

@@ -40,7 +40,7 @@ type run struct {
 func (p *pass) newRun(place int, record *Run) *run {
 	lines := p.newRunLog(record)
 	return &run{
-		job: p.job, tick: p.tick, label: p.job.runLabel(p.tick, record.Region), record: record, budget: p.budget, held: &p.held,
+		job: p.job, tick: p.tick, label: p.job.partLabel(p.tick, p.held.claim.Part, record.Region), record: record, budget: p.budget, held: &p.held,
 		soft: p.soft, hard: p.hard, log: lines.log, lines: lines, options: &p.runner.options, secrets: p.runner.secrets, now: p.runner.now,
 		maxBody: p.runner.maxBody, flush: p.runner.flush, onBeat: p.beats.on, publish: func(soFar Run) { p.note(place, soFar) },
 		triesLeft: p.job.Retries, retryWait: p.job.RetryWait,

@@ -43,7 +43,7 @@ type runLog struct {
 
 // newRunLog makes the log of a run. Its last lines contain no secrets.
 func (p *pass) newRunLog(run *Run) *runLog {
-	names := []any{"region", run.Region, "run", p.job.runLabel(p.tick, run.Region)}
+	names := []any{"region", run.Region, "run", p.job.partLabel(p.tick, p.held.claim.Part, run.Region)}
 	plain, unbudgeted := p.log.With(names...), p.runner.log.With("job", p.job.Name).With(names...)
 	most := tailBytes
 	if n := len(p.runs); n > 0 {

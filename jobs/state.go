@@ -34,7 +34,12 @@ type state struct {
 	// order.
 	Waiting  []waiting `json:"waiting,omitempty"`
 	Requests []Request `json:"requests,omitempty"`
-	Pause    *Pause    `json:"pause,omitempty"`
+	// Deferred are the passes that go on once their units return.
+	Deferred []deferred `json:"deferred,omitempty"`
+	// First are regions that a deferred pass did not come to: the next pass of all regions
+	// begins with them, and goes on with NextRegion.
+	First []string `json:"first,omitempty"`
+	Pause *Pause   `json:"pause,omitempty"`
 	// Recent are the newest ticks (µs) that began; a clock that is set back reaches them
 	// again.
 	Recent []int64 `json:"recent,omitempty"`
@@ -56,6 +61,17 @@ type claim struct {
 	Progress json.RawMessage `json:"progress,omitempty"`
 	Cancel   *Cancel         `json:"cancel,omitempty"` // a person cancelled it; nil: nobody did
 
+	// Part is 2 or more for a pass that was deferred and goes on; it then amends the record
+	// with the ID Record, which is Before so far, and has the Regions that are left.
+	Part    int             `json:"part,omitempty"`
+	Record  string          `json:"record,omitempty"`
+	Before  json.RawMessage `json:"before,omitempty"`
+	Regions []string        `json:"regions,omitempty"`
+	// First are the regions that it begins with.
+	First []string `json:"first,omitempty"`
+
+	// begun, unless nil, is called once the pass has spent something, or is over.
+	begun func()
 	// silent is how long ago it had expired when it was read.
 	silent time.Duration
 }
@@ -67,12 +83,25 @@ type waiting struct {
 	Kind Kind `json:"kind"`
 }
 
-// regions are the regions of the pass; nil: all.
+// regions are the regions of the pass, or of its part; nil: all.
 func (c *claim) regions() []string {
+	if c.Part > 1 {
+		return c.Regions
+	}
 	if c.Request == nil || len(c.Request.Regions) == 0 {
 		return nil
 	}
 	return c.Request.Regions
+}
+
+// whole reports whether the pass is one of all regions.
+func (c *claim) whole() bool { return c.Request == nil || len(c.Request.Regions) == 0 }
+
+// spends makes it known that the pass has spent something, or is over.
+func (c *claim) spends() {
+	if c.begun != nil {
+		c.begun()
+	}
 }
 
 // request is the ID of the pass's request, and note says who asked and why; both empty

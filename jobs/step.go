@@ -18,6 +18,10 @@ type claimant struct {
 	reap   map[string]reaped // the claims that may be recorded as lost, by holder
 	// catchUp: a caught-up pass may begin.
 	catchUp bool
+	// deferredTick and deferredPart are those of the deferred pass that may go on: the
+	// daemon has found that its units are there. 0: none.
+	deferredTick int64
+	deferredPart int
 }
 
 // stepped is the result of a step.
@@ -43,6 +47,7 @@ func (j *Job) step(s *state, at clocks, me claimant) stepped {
 	due := j.account(s, at, me, &done)
 	done.changed = done.changed || len(due) > 0
 	j.expire(s, at, &done)
+	j.dropDeferred(s, at, &done)
 	for _, tick := range due {
 		s.Until = tick.UnixMicro()
 		if done.claim = j.take(s, tick, len(due), at, me, &done); done.claim != nil {
@@ -51,6 +56,9 @@ func (j *Job) step(s *state, at clocks, me claimant) stepped {
 	}
 	if done.claim == nil && j.free(s) {
 		done.claim = j.next(s, at, me, &done)
+	}
+	if done.claim == nil && j.free(s) {
+		done.claim = j.goOn(s, at, me)
 	}
 	done.changed = done.changed || done.claim != nil || len(done.records) > 0
 	return done
@@ -136,8 +144,11 @@ func (s *state) claim(c claim, at clocks, me claimant) *claim {
 	s.Fence = max(s.Fence+1, at.now)
 	c.Holder, c.Fence = me.holder, s.Fence
 	c.Since, c.Until = at.wall.UnixMicro(), at.now+me.hold.Microseconds()
+	if c.whole() && c.Part <= 1 {
+		c.First = s.First
+	}
 	s.Active = append(s.Active, c)
-	if c.Kind != Manual && c.Kind != Triggered {
+	if c.Part <= 1 && c.Kind != Manual && c.Kind != Triggered {
 		s.Recent = remember(s.Recent, c.Tick, keptRecent)
 	}
 	return &s.Active[len(s.Active)-1]
@@ -165,16 +176,28 @@ func (j *Job) reap(s *state, at clocks, me claimant, done *stepped) {
 		s.drop(c.Holder)
 		s.Reaped = remember(s.Reaped, c.Holder, keptReaped)
 		record := c.lost(at)
-		j.addSpent(&record, &c, j.Order(s.NextRegion), found.spent)
+		j.addSpent(&record, &c, j.OrderFrom(c.First, s.NextRegion), found.spent)
 		if found.unfenced != nil {
 			record.Error += fmt.Sprintf("; it was not fenced off from %s, where it may still charge: %v", c.Budget, found.unfenced)
 		}
-		if len(record.Runs) > 0 && c.regions() == nil {
-			s.NextRegion = record.firstNotStarted()
-		}
+		s.ran(&c, record.Runs, record.firstNotStarted())
+		record = c.amends(record)
 		s.Last = record.brief().json()
-		done.record(c.Holder, record)
+		done.record(c.recordID(), record)
 		done.changed = true
+	}
+}
+
+// ran notes which regions a pass, or a part of one, has run, and with which the next pass
+// begins.
+func (s *state) ran(c *claim, runs []Run, next string) {
+	for _, run := range runs {
+		if !run.Started.IsZero() {
+			s.First = slices.DeleteFunc(s.First, func(region string) bool { return region == run.Region })
+		}
+	}
+	if len(runs) > 0 && c.whole() {
+		s.NextRegion = next
 	}
 }
 

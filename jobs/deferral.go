@@ -1,0 +1,345 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
+)
+
+// deferred is what a pass left when the units were gone: it waits in its job's document
+// until they return, or until the job's next tick. Nothing of it runs meanwhile.
+type deferred struct {
+	Tick    int64    `json:"tick"` // µs
+	Part    int      `json:"part"` // the number of the part that is left, 2 or more
+	Kind    Kind     `json:"kind"`
+	Request *Request `json:"request,omitempty"` // of a pass that a person asked for
+	// At is the instant (µs, the store's clock) at which to look whether the units are
+	// there. It was set at Set, by the same clock: one that stands before that was set
+	// back, and the instant cannot be trusted.
+	At  int64 `json:"at"`
+	Set int64 `json:"set"`
+	// Since is when (µs, the wall clock of a daemon) the pass was deferred: the first tick
+	// after it ends the wait.
+	Since   int64    `json:"since"`
+	Regions []string `json:"regions"` // in their order
+	// Record is the ID of its record, and SoFar is that record.
+	Record string          `json:"record"`
+	SoFar  json.RawMessage `json:"so_far"`
+
+	// wait is the least time until At, for an instant that is not known by the store's
+	// clock.
+	wait time.Duration
+}
+
+// due reports whether to look if the units are there.
+func (d *deferred) due(at clocks) bool { return d.At <= at.now || at.now < d.Set }
+
+// waits returns where a deferred pass waits; −1: it does not.
+func (s *state) waits(tick int64, part int) int {
+	return slices.IndexFunc(s.Deferred, func(d deferred) bool { return d.Tick == tick && d.Part == part })
+}
+
+// left is what the pass leaves to be deferred, nil for nothing. Whatever kept the pass
+// from starting, or from its last regions, for want of units: it is called with a record
+// whose runs say so, and gives them the reason deferred. ended has noted the instants at
+// which the refusals end.
+func (p *pass) left(record *Record) *deferred {
+	var byPerson *cancelled
+	if p.job.OnExhausted != DeferExhausted || p.once || errors.As(context.Cause(p.soft), &byPerson) {
+		return nil
+	}
+	var regions []string
+	for i := range record.Runs {
+		if run := &record.Runs[i]; run.goesOn(p.job) {
+			run.Reason = ReasonDeferred
+			regions = append(regions, run.Region)
+		}
+	}
+	if regions == nil {
+		return nil
+	}
+	record.concludeAs(ReasonDeferred)
+	claimed := &p.held.claim
+	d := &deferred{
+		Tick: claimed.Tick, Part: max(claimed.Part, 1) + 1, Kind: claimed.Kind, Request: claimed.Request,
+		Regions: regions, Record: claimed.recordID(),
+	}
+	d.At, d.wait = p.unitsReturn(d.Part)
+	return d
+}
+
+// goesOn reports whether a run that had no units can go on where it was: it was not
+// started, has spent nothing, or keeps checkpoints.
+func (r *Run) goesOn(j *Job) bool {
+	switch {
+	case r.Outcome == Skipped:
+		return r.Reason == ReasonExhausted
+	case r.Outcome != Exhausted:
+		return false
+	}
+	return r.Started.IsZero() || j.Checkpoint > 0 || r.Units == 0 && r.Calls == 0
+}
+
+// The pauses before a pass is tried again whose command says that it is exhausted although
+// its needs would fit: the first, doubled for each further part, and the longest.
+const (
+	firstDeferral = time.Minute
+	mostDeferral  = time.Hour
+)
+
+// unitsReturn is when the pass can go on: an instant of the store's clock (µs), 0 if it is
+// not known, and the least time to wait until then. It is the first refusal's end. Where no
+// refusal names one, as after exit code 75, a look at the job's needs does.
+func (p *pass) unitsReturn(part int) (at int64, wait time.Duration) {
+	p.mu.Lock()
+	at, wait = p.returns, time.Until(p.asksAgain)
+	p.mu.Unlock()
+	wait = max(wait, 0)
+	if at != 0 {
+		return at, wait
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.hard), claimTimeout)
+	defer cancel()
+	var refused *budget.RefusedError
+	if errors.As(p.job.look(ctx, p.budget), &refused) && !refused.RetryAt.IsZero() {
+		return refused.RetryAt.UnixMicro(), wait
+	}
+	if wait == 0 {
+		wait = min(firstDeferral<<min(part-2, 10), mostDeferral)
+	}
+	return 0, wait
+}
+
+// look checks whether what a run of the job needs would fit now.
+func (j *Job) look(ctx context.Context, in *budget.Budget) error {
+	return in.Room(ctx, j.Needs, budget.Call{Floor: j.Floor, Labels: budget.Labels{Job: j.Name}})
+}
+
+// noteRefusal remembers when what refused a run ends: by the store's clock, or after a wait
+// that the upstream asks for. Of several instants the first counts.
+func (p *pass) noteRefusal(end *ending) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var refused *budget.RefusedError
+	if errors.As(end.err, &refused) && !refused.RetryAt.IsZero() {
+		if at := refused.RetryAt.UnixMicro(); p.returns == 0 || at < p.returns {
+			p.returns = at
+		}
+	}
+	if end.wait > 0 {
+		if at := time.Now().Add(end.wait); p.asksAgain.IsZero() || at.Before(p.asksAgain) {
+			p.asksAgain = at
+		}
+	}
+}
+
+// postpone puts off what a pass has left, in the step that records the pass; it returns
+// the record as it is to be stored.
+func (j *Job) postpone(s *state, at clocks, d *deferred, record Record) Record {
+	d.SoFar, d.Since, d.Set, d.At = nil, at.wall.UnixMicro(), at.now, max(d.At, at.now+d.wait.Microseconds())
+	if reason, why := j.drops(s, at, d); reason != "" {
+		return s.drops(d, record, reason, why)
+	}
+	d.SoFar = record.json()
+	s.Deferred = append(s.Deferred, *d)
+	return record
+}
+
+// dropDeferred records and drops the deferred passes that did not go on in time.
+func (j *Job) dropDeferred(s *state, at clocks, done *stepped) {
+	s.Deferred = slices.DeleteFunc(s.Deferred, func(d deferred) bool {
+		reason, why := j.drops(s, at, &d)
+		if reason != "" {
+			done.record(d.Record, s.drops(&d, d.soFar(), reason, why))
+		}
+		return reason != ""
+	})
+}
+
+// drops says why a deferred pass does not go on; empty: it still may.
+func (j *Job) drops(s *state, at clocks, d *deferred) (reason, why string) {
+	newer := func(tick int64) bool { return tick > d.Tick && tick <= at.wall.UnixMicro() }
+	next := j.Next(time.UnixMicro(d.Since))
+	switch {
+	case s.Pause != nil:
+		return ReasonPaused, pausedText(*s.Pause)
+	case j.OnExhausted != DeferExhausted:
+		return ReasonRemoved, "on_exhausted is no longer \"defer\""
+	case !slices.ContainsFunc(d.Regions, func(region string) bool { return slices.Contains(j.Regions, region) }):
+		return ReasonRemoved, "the job no longer has these regions"
+	case !next.IsZero() && !next.After(at.wall),
+		slices.ContainsFunc(s.Recent, newer),
+		slices.ContainsFunc(s.Waiting, func(w waiting) bool { return newer(w.Tick) }):
+		return ReasonNextTick, "the job's next tick came before the units"
+	case at.wall.Sub(time.UnixMicro(d.Tick)) > j.MaxLate:
+		return ReasonLate, "the units did not come within max_late"
+	}
+	return "", ""
+}
+
+// drops has the next pass begin with what a deferred pass leaves, and returns the record of
+// the deferred pass.
+func (s *state) drops(d *deferred, record Record, reason, why string) Record {
+	for _, region := range d.Regions {
+		if !slices.Contains(s.First, region) {
+			s.First = append(s.First, region)
+		}
+	}
+	record = record.dropped(reason, why)
+	s.Last = record.brief().json()
+	return record
+}
+
+// dropped is the record of a pass that was deferred and does not go on.
+func (r Record) dropped(reason, why string) Record {
+	r.Runs = slices.Clone(r.Runs)
+	for i := range r.Runs {
+		run := &r.Runs[i]
+		if run.Reason != ReasonDeferred {
+			continue
+		}
+		run.Reason = reason
+		if run.Error != "" {
+			run.Error += "; "
+		}
+		run.Error += "was deferred, and does not go on: " + why
+	}
+	r.concludeAs(reason)
+	return r
+}
+
+// concludeAs sums up the runs of a pass whose regions were left for want of units.
+func (r *Record) concludeAs(reason string) {
+	if r.conclude(); r.Outcome == Exhausted {
+		r.Reason = reason
+	}
+}
+
+// soFar is the record of a deferred pass.
+func (d *deferred) soFar() Record {
+	record, err := readRecord(d.SoFar)
+	if err != nil { // written by another version
+		record = Record{Tick: InstantOf(d.Tick), Kind: d.Kind, Runs: []Run{}}
+	}
+	return record
+}
+
+// goOn claims a deferred pass if the daemon may: it has looked and found the units.
+func (j *Job) goOn(s *state, at clocks, me claimant) *claim {
+	i := s.waits(me.deferredTick, me.deferredPart)
+	if i < 0 {
+		return nil
+	}
+	d := s.Deferred[i]
+	s.Deferred = slices.Delete(s.Deferred, i, i+1)
+	regions := slices.DeleteFunc(slices.Clone(d.Regions), func(region string) bool { return !slices.Contains(j.Regions, region) })
+	return s.claim(claim{
+		Tick: d.Tick, Kind: d.Kind, Budget: j.Budget, Request: d.Request,
+		Part: d.Part, Record: d.Record, Before: d.SoFar, Regions: regions,
+	}, at, me)
+}
+
+// putBack puts a pass that went on, and of which nothing was started, back to wait.
+func (s *state) putBack(c *claim, at clocks) {
+	s.Deferred = append(s.Deferred, deferred{
+		Tick: c.Tick, Part: c.Part, Kind: c.Kind, Request: c.Request, At: at.now, Set: at.now, Since: at.wall.UnixMicro(),
+		Regions: c.Regions, Record: c.Record, SoFar: c.Before,
+	})
+}
+
+// recordID is the ID of the pass's record, which all its parts share.
+func (c *claim) recordID() string {
+	if c.Part > 1 {
+		return c.Record
+	}
+	return c.Holder
+}
+
+// amends returns the record of the whole pass, of which record is a part; lost parts are
+// among its runs too.
+func (c *claim) amends(record Record) Record {
+	if c.Part <= 1 {
+		return record
+	}
+	whole, err := readRecord(c.Before)
+	if err != nil { // written by another version
+		return record
+	}
+	whole.Parts, whole.Ended, whole.Host, whole.Error = c.Part, record.Ended, record.Host, record.Error
+	whole.Runs = slices.Clone(whole.Runs)
+	for _, later := range record.Runs {
+		i := slices.IndexFunc(whole.Runs, func(run Run) bool { return run.Region == later.Region })
+		if i < 0 {
+			whole.Runs = append(whole.Runs, later)
+			continue
+		}
+		whole.Runs[i] = whole.Runs[i].then(later)
+	}
+	for i := range whole.Runs { // the configuration lost these regions while the pass waited
+		if run := &whole.Runs[i]; run.Reason == ReasonDeferred && !slices.Contains(c.Regions, run.Region) {
+			run.Reason = ReasonRemoved
+		}
+	}
+	outcome, reason := record.Outcome, record.Reason
+	whole.conclude()
+	if outcome == Lost || outcome == whole.Outcome {
+		whole.Outcome, whole.Reason = outcome, reason
+	}
+	return whole
+}
+
+// then is a run that was left, with what a later part of its pass made of it.
+func (r Run) then(later Run) Run {
+	if later.Started.IsZero() && !r.Started.IsZero() { // it was cut, and did not go on
+		r.Units, r.Calls = r.Units+later.Units, r.Calls+later.Calls
+		r.Outcome, r.Reason, r.Error = later.Outcome, later.Reason, later.Error
+		switch {
+		case r.Outcome == Skipped && r.Reason == ReasonDeferred:
+			r.Outcome = Exhausted
+		case r.Outcome == Skipped:
+			r.Outcome = Drained
+		}
+		return r
+	}
+	later.Units, later.Calls, later.Pages = r.Units+later.Units, r.Calls+later.Calls, r.Pages+later.Pages
+	later.Unchanged += r.Unchanged
+	return later
+}
+
+// DeferredPass is a pass that goes on once its units return.
+type DeferredPass struct {
+	Tick Instant `json:"tick"`
+	// Part is the number of the part that is left: 2 for a pass that was deferred once.
+	Part int `json:"part"`
+	// At is the instant, by the store's clock, at which a daemon looks whether it can go
+	// on.
+	At      Instant  `json:"at"`
+	Regions []string `json:"regions"` // that are left
+}
+
+func (d *deferred) pass() DeferredPass {
+	return DeferredPass{InstantOf(d.Tick), d.Part, InstantOf(d.At), d.Regions}
+}
+
+// dropAll drops all deferred passes of a job and returns their records.
+func (s *state) dropAll(reason, why string) (e edit) {
+	for _, d := range s.Deferred {
+		e.records = append(e.records, driver.JobRecord{At: d.Tick, ID: d.Record, Text: s.drops(&d, d.soFar(), reason, why).json()})
+	}
+	s.Deferred = nil
+	return e
+}
+
+// wasDeferred makes it known that the pass was deferred.
+func (p *pass) wasDeferred(ctx context.Context, d *deferred) {
+	p.log.Info("pass deferred until its units return", "tick", formatTick(p.tick), "part", d.Part, "regions", fmt.Sprint(d.Regions), "until", time.UnixMicro(d.At).UTC().Format(InstantFormat))
+	if err := notifyDaemons(ctx, p.held.docs.state, p.job.Name); err != nil { // they find it in their sweeps
+		p.log.Debug("the other daemons could not be told of the deferred pass", "error", err)
+	}
+}

@@ -1,0 +1,305 @@
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+const (
+	// turnHold is how long a daemon may hold the turn of a budget without renewing it, and
+	// turnPoll the interval between attempts to take it. Together they bound what a daemon
+	// that dies costs the others.
+	turnHold = 500 * time.Millisecond
+	turnPoll = 100 * time.Millisecond
+	// lookPause is the shortest time between two looks for one deferred pass.
+	lookPause = 250 * time.Millisecond
+)
+
+// resumeDeferred has the deferred passes of a budget go on when their units return. For
+// each budget one goroutine waits for the first instant; while nothing is deferred there is
+// none. If it is running, it looks again.
+func (d *daemon) resumeDeferred(of string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if wake := d.resuming[of]; wake != nil {
+		select {
+		case wake <- struct{}{}:
+		default: // it is about to look
+		}
+		return
+	}
+	if d.soft.Err() != nil {
+		return
+	}
+	wake := make(chan struct{}, 1)
+	d.resuming[of] = wake
+	d.working.Go(func() {
+		for d.soft.Err() == nil {
+			wait, more := d.resumeNext(of)
+			if !more && d.nothingDeferred(of, wake) {
+				return
+			}
+			select {
+			case <-time.After(wait):
+			case <-wake:
+			case <-d.soft.Done():
+			}
+		}
+	})
+}
+
+// nothingDeferred ends what watches a budget, unless it was woken meanwhile.
+func (d *daemon) nothingDeferred(of string, wake chan struct{}) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(wake) > 0 {
+		return false
+	}
+	delete(d.resuming, of)
+	return true
+}
+
+// candidate is a deferred pass whose instant has come.
+type candidate struct {
+	job       *Job
+	left      deferred
+	guarantee int64 // of the job's share, the largest over the limits of the budget
+}
+
+// resumeNext has the first of a budget's deferred passes go on whose units are there. It
+// returns how long to wait before it is called again, and false if nothing is deferred.
+//
+// The passes of one budget come in order, over all daemons: a daemon looks and claims only
+// while it has the turn of the budget, and keeps it until the pass has spent something. So
+// each look sees what is left by those before.
+func (d *daemon) resumeNext(of string) (wait time.Duration, more bool) {
+	ctx, cancel := context.WithTimeout(d.ctx, d.runner.docs.hold())
+	defer cancel()
+	list, wait, more, err := d.candidates(ctx, of)
+	switch {
+	case err != nil:
+		d.runner.log.Debug("the deferred passes of a budget could not be read; trying again", "budget", of, "error", err)
+		return retryPause, true
+	case len(list) == 0:
+		return wait, more
+	}
+	if full, err := d.slotsFull(ctx, of); full || err != nil {
+		return slotPoll, true
+	}
+	me := newHolder()
+	switch mine, err := d.runner.docs.takeTurn(ctx, of, me); {
+	case err != nil:
+		return retryPause, true
+	case !mine:
+		return turnPoll, true
+	}
+	defer d.runner.docs.freeTurn(ctx, of, me)
+	if list, wait, more, err = d.candidates(ctx, of); err != nil || len(list) == 0 {
+		return min(wait, retryPause), more || err != nil
+	}
+	return d.resume(ctx, list[0], me), true
+}
+
+// candidates are the deferred passes of a budget whose instant has come and that no other
+// pass keeps, in the order in which they go on. It returns how long to wait until the next
+// of the others, and false if nothing is deferred.
+func (d *daemon) candidates(ctx context.Context, of string) (list []candidate, wait time.Duration, more bool, err error) {
+	var jobs []*Job
+	var names []string
+	for _, j := range d.runner.list() {
+		if j.Budget == of {
+			jobs, names = append(jobs, j), append(names, j.Name)
+		}
+	}
+	wait = sweepEvery
+	if len(names) == 0 {
+		return nil, wait, false, nil
+	}
+	found, err := d.runner.docs.state.Jobs(ctx, names)
+	if err != nil {
+		return nil, wait, true, err
+	}
+	for i, j := range jobs {
+		s, err := d.known(j.Name, found[i])
+		if err != nil {
+			continue // a visit to the job logs it
+		}
+		at := clocks{wall: d.runner.now(), store: found[i].Wall, now: found[i].Now}
+		for _, left := range s.Deferred {
+			more = true
+			switch {
+			case !left.due(at):
+				wait = min(wait, time.Duration(left.At-at.now)*time.Microsecond)
+			case j.free(s): // else the end of the pass under way has the daemon look again
+				list = append(list, candidate{j, left, d.runner.guarantee(j)})
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(b.guarantee, a.guarantee), cmp.Compare(a.left.Tick, b.left.Tick), cmp.Compare(a.job.Name, b.job.Name))
+	})
+	return list, max(wait, 0), more, nil
+}
+
+// guarantee is what the job's share is guaranteed, the most over the limits of its budget.
+func (r *Runner) guarantee(j *Job) (most int64) {
+	spends := r.budget(j.Budget)
+	if spends == nil {
+		return 0
+	}
+	for _, l := range spends.Spec().Limits {
+		if share := l.ShareOf(j.Name); share >= 0 {
+			most = max(most, l.Guarantees()[share])
+		}
+	}
+	return most
+}
+
+// resume looks whether the units of a deferred pass are there. If so, it begins the pass
+// and waits until the pass has spent something; else it puts the pass off. It returns how
+// long to wait before the next pass is looked at.
+func (d *daemon) resume(ctx context.Context, c candidate, holder string) time.Duration {
+	log := d.runner.log.With("job", c.job.Name, "budget", c.job.Budget, "tick", formatTick(time.UnixMicro(c.left.Tick)), "part", c.left.Part)
+	err := c.job.look(ctx, d.runner.budget(c.job.Budget).ForJob(c.job.Name, c.job.says()))
+	var refused *budget.RefusedError
+	switch {
+	case ctx.Err() != nil, errors.Is(err, budget.ErrUnavailable):
+		return retryPause
+	case errors.As(err, &refused) && !refused.RetryAt.IsZero():
+		if err := d.runner.docs.putOff(ctx, c, refused.RetryAt.UnixMicro()); err != nil {
+			log.Debug("a deferred pass could not be put off; trying again", "error", err)
+			return retryPause
+		}
+		log.Info("the units of a deferred pass have not returned", "limit", refused.Limit, "until", refused.RetryAt.UTC().Format(InstantFormat))
+		return 0
+	}
+	me := claimant{holder: holder, hold: d.runner.docs.hold(), deferredTick: c.left.Tick, deferredPart: c.left.Part}
+	d.mu.Lock()
+	f := d.jobs[c.job.Name]
+	if f != nil {
+		me.since, me.known = f.since, f.known
+	}
+	d.mu.Unlock()
+	if f == nil { // it was removed meanwhile
+		return lookPause
+	}
+	done, s, _, err := d.runner.takeStep(ctx, c.job, me)
+	d.report(c.job, done.records)
+	switch {
+	case err != nil:
+		log.Debug("a deferred pass could not be claimed; trying again", "error", err)
+		return retryPause
+	case done.claim == nil && !done.changed:
+		return lookPause
+	case done.claim == nil:
+		return 0
+	case done.claim.Part > 1:
+		log.Info("a deferred pass goes on", "regions", done.claim.Regions)
+	}
+	begun := d.begin(c.job, *done.claim, s.NextRegion, "")
+	select {
+	case <-begun:
+	case <-time.After(turnHold):
+	case <-d.soft.Done():
+	}
+	return 0
+}
+
+// putOff has a deferred pass wait for a later instant (µs, the store's clock).
+func (d *documents) putOff(ctx context.Context, c candidate, until int64) error {
+	return d.change(ctx, c.job, func(s *state, at clocks) (edit, error) {
+		i := s.waits(c.left.Tick, c.left.Part)
+		if i < 0 {
+			return edit{}, errStays
+		}
+		s.Deferred[i].At, s.Deferred[i].Set = max(until, at.now+lookPause.Microseconds()), at.now
+		return edit{}, nil
+	})
+}
+
+// slotsFull reports whether as many runs of a budget are under way as the configuration
+// allows. A slot that was not renewed in time does not count: only who takes a slot finds
+// out that its holder is dead.
+func (d *daemon) slotsFull(ctx context.Context, of string) (bool, error) {
+	most := 0
+	for _, j := range d.runner.list() {
+		if j.Budget == of {
+			most = j.BudgetParallel
+		}
+	}
+	if most == 0 {
+		return false, nil
+	}
+	found, err := d.runner.docs.state.Job(ctx, runSlots(of))
+	if err != nil {
+		return false, err
+	}
+	taken, err := readDocument[slots](runSlots(of), found)
+	if err != nil {
+		return false, err
+	}
+	at, held := clocks{now: found.Now}, 0
+	for _, one := range taken.Held {
+		if !at.past(one.Until, d.runner.docs.hold()) {
+			held++
+		}
+	}
+	return held >= most, nil
+}
+
+// turn is a document that says which daemon may have a deferred pass of a budget go on. It
+// only keeps the order; that a pass goes on once is up to its claim.
+type turn struct {
+	Holder string `json:"holder,omitempty"`
+	Until  int64  `json:"until,omitempty"` // µs, the store's clock
+}
+
+func turnOf(b string) string { return "@deferred/" + b }
+
+// takeTurn takes the turn of a budget; false if another daemon has it.
+func (d *documents) takeTurn(ctx context.Context, of, holder string) (mine bool, err error) {
+	err = changeDocument(ctx, d.state, turnOf(of), d.now, 0, func(t *turn, at clocks) (edit, error) {
+		if mine = t.Holder == "" || t.Holder == holder || at.past(t.Until, turnHold); !mine {
+			return edit{}, errStays
+		}
+		*t = turn{holder, at.now + turnHold.Microseconds()}
+		return edit{}, nil
+	})
+	return mine && err == nil, err
+}
+
+// freeTurn gives the turn up. One that cannot be given up soon ends.
+func (d *documents) freeTurn(ctx context.Context, of, holder string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finalWriteTimeout)
+	defer cancel()
+	err := changeDocument(ctx, d.state, turnOf(of), d.now, 0, func(t *turn, _ clocks) (edit, error) {
+		if t.Holder != holder {
+			return edit{}, errStays
+		}
+		*t = turn{}
+		return edit{}, nil
+	})
+	if err != nil {
+		d.log.Debug("the turn of a budget could not be given up; it ends by itself", "budget", of, "error", err)
+	}
+}
+
+// dropRemoved records and drops the deferred passes of a job that a reload has removed.
+func (d *daemon) dropRemoved(j *Job) {
+	ctx, cancel := context.WithTimeout(d.ctx, d.runner.docs.hold())
+	defer cancel()
+	err := d.runner.docs.change(ctx, j, func(s *state, _ clocks) (edit, error) {
+		if len(s.Deferred) == 0 {
+			return edit{}, errStays
+		}
+		return s.dropAll(ReasonRemoved, "the configuration no longer has the job"), nil
+	})
+	if err != nil && d.ctx.Err() == nil {
+		d.runner.log.Warn("the deferred passes of a job that was removed could not be dropped", "job", j.Name, "error", err)
+	}
+}
