@@ -80,3 +80,201 @@ func TestADeferredPassGoesOnWhenItsUnitsReturn(t *testing.T) {
 		second()
 	})
 }
+
+// What is left is recorded and dropped at the job's next tick, which has it first, and
+// when the job is paused, when it is taken back, when a reload removes it, and past
+// max_late.
+func TestADeferredPassIsDropped(t *testing.T) {
+	for name, test := range map[string]struct {
+		job  string
+		act  func(w *world, r *Runner)
+		last time.Duration // until it is dropped
+		want string
+		why  string
+	}{
+		"next tick": {"schedule = \"0 6,18 * * *\"", nil, 12 * time.Hour, "6h0m0s exhausted next_tick", "the job's next tick came before the units"},
+		"late":      {"max_late = \"90m\"", nil, 2 * time.Hour, "6h0m0s exhausted late", "max_late"},
+		"paused": {"", func(w *world, _ *Runner) {
+			_, _, err := SetPause(w.t.Context(), w.store, w.list[0], "enough")
+			check.NoError(w.t, err)
+		}, 0, "6h0m0s exhausted paused", "enough"},
+		"taken back": {"", func(w *world, _ *Runner) {
+			asked, dropped, err := TakeBack(w.t.Context(), w.store, w.list[0])
+			if err != nil || len(asked) > 0 || len(dropped) != 1 || dropped[0].Part != 2 || strings.Join(dropped[0].Regions, " ") != "GB DE" {
+				w.t.Errorf("%v, %+v, %v", asked, dropped, err)
+			}
+		}, 0, "6h0m0s exhausted cancelled", "cancelled by "},
+		"removed": {"", func(w *world, r *Runner) {
+			check.NoError(w.t, r.Reload(nil, nil))
+		}, time.Second, "6h0m0s exhausted removed", "no longer has the job"},
+		"stop": {"", func(w *world, r *Runner) {
+			j := *w.list[0]
+			j.OnExhausted = StopExhausted
+			check.NoError(w.t, r.Reload([]*Job{&j}, w.options.Budgets))
+		}, time.Minute, "6h0m0s exhausted removed", "on_exhausted"},
+		"no such regions": {"", func(w *world, r *Runner) {
+			j := *w.list[0]
+			j.Regions = []string{"US", "FR"}
+			check.NoError(w.t, r.Reload([]*Job{&j}, w.options.Budgets))
+		}, time.Minute, "6h0m0s exhausted removed", "regions"},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			job := deferring
+			if strings.Contains(test.job, "schedule") {
+				job = strings.Replace(job, `schedule = "0 6 * * 6"`, test.job, 1)
+			} else {
+				job += "\n" + test.job
+			}
+			upstream := &recorded{}
+			w := newWorld(t, setup{upstream: upstream, limit: 13, job: job})
+			w.spend(9) // they return at midnight
+			r := w.runner()
+			drain, done := make(chan struct{}), make(chan error, 1)
+			go func() { done <- r.Run(t.Context(), drain, false) }()
+			after(7 * time.Hour)
+			check.EqualSlices(t, w.history(), []string{"6h0m0s exhausted deferred"}, "history")
+			if test.act != nil {
+				test.act(w, r)
+			}
+			after(test.last)
+			synctest.Wait()
+			record := w.records()[0]
+			check.Equal(t, w.history()[0], test.want, "history")
+			check.EqualSlices(t, outcomes(Pass{Record: record})[1:], []string{"GB exhausted " + record.Reason, "DE skipped " + record.Reason}, "runs")
+			check.Contains(t, record.Runs[2].Error, test.why, "why")
+			check.Equal(t, record.Parts, 0, "parts")
+			left := 0
+			if name == "next tick" { // which leaves them too
+				left = 1
+				check.EqualSlices(t, outcomes(Pass{Record: w.records()[1]})[:2], []string{"GB exhausted deferred", "DE skipped deferred"}, "runs")
+			}
+			check.Equal(t, len(w.state().Deferred), left, "deferred")
+			before := upstream.count()
+			if test.job == "" || strings.Contains(test.job, "max_late") {
+				after(20 * time.Hour)
+				check.Equal(t, upstream.count(), before, "requests")
+				check.EqualSlices(t, w.state().First, []string{"GB", "DE"}, "first")
+			}
+			close(drain)
+			check.NoError(t, <-done)
+		})
+	}
+}
+
+// The next tick begins with the regions that were left, wherever they stand, and goes on
+// with the others.
+func TestTheNextTickBeginsWithWhatWasLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		upstream := &recorded{}
+		w := newWorld(t, setup{upstream: upstream, limit: 100, job: `
+regions = ["US", "GB", "DE", "FR"]
+schedule = "0 6,18 * * *"
+parallel = 1
+on_exhausted = "defer"`})
+		stop := w.daemon(false)
+		after(time.Minute)
+		must.Do(t, w.runner().docs.change(t.Context(), w.list[0], func(s *state, _ clocks) (edit, error) {
+			s.First, s.NextRegion = []string{"GB", "FR", "gone"}, "FR"
+			return edit{}, nil
+		}))
+		after(7 * time.Hour)
+		check.EqualSlices(t, upstream.firsts(), []string{"GB", "FR", "US", "DE"}, "order")
+		check.EqualSlices(t, w.state().First, []string{"gone"}, "first")
+		w.nextIs("")
+		stop()
+	})
+}
+
+// A run that was cut goes on with its checkpoint, in a file of its own until it is
+// complete; without checkpoints it does not.
+func TestADeferredRunGoesOnWithItsCheckpoint(t *testing.T) {
+	for _, checkpoint := range []string{"checkpoint = \"48h\"", ""} {
+		inBubble(t, checkpoint, func(t *testing.T) {
+			upstream := &recorded{}
+			w := newWorld(t, setup{upstream: upstream, limit: 13, job: deferring + "\n" + checkpoint})
+			w.spend(7) // US and two pages of GB
+			stop := w.daemon(false)
+			after(7 * time.Hour)
+			before := w.records()[0]
+			after(23*time.Hour + time.Minute) // 7 units return at midnight, the others at 6 and later
+			stop()
+			record := w.records()[0]
+			if checkpoint == "" {
+				check.EqualSlices(t, outcomes(Pass{Record: before}), []string{"US succeeded", "GB exhausted limit", "DE skipped deferred"}, "runs")
+				check.EqualSlices(t, outcomes(Pass{Record: record}), []string{"US succeeded", "GB exhausted limit", "DE succeeded"}, "runs")
+				check.Equal(t, record.Outcome, Exhausted)
+				return
+			}
+			check.EqualSlices(t, w.history(), []string{"6h0m0s succeeded"}, "history")
+			if run := record.Runs[1]; run.Units != 4 || run.Pages != 4 || !run.Resumed || run.Calls != 4 {
+				t.Errorf("run %+v", run)
+			}
+			check.EqualSlices(t, w.files(), []string{"trending/DE/20000101T060000Z.ndjson", "trending/GB/20000101T060000Z.ndjson", "trending/US/20000101T060000Z.ndjson"}, "files")
+			check.Equal(t, strings.Count(readFile(t, w.dir+"/data/trending/GB/20000101T060000Z.ndjson"), "\n"), 4, "pages")
+			check.Equal(t, upstream.count(), 12, "requests")
+		})
+	}
+}
+
+// A pass may be cut again: it goes on in as many parts as it takes, in one record.
+func TestADeferredPassIsDeferredAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		upstream := &recorded{}
+		w := newWorld(t, setup{upstream: upstream, limit: 12, job: strings.Replace(deferring, "parallel = 1", "parallel = 1\nstagger = \"30m\"\nmax_late = \"100h\"", 1)})
+		for range 3 { // 4 return at midnight, at 1 and at 2
+			w.spend(4)
+			after(time.Hour)
+		}
+		stop := w.daemon(false)
+		after(22 * time.Hour)
+		check.EqualSlices(t, upstream.starts(), []string{"US 24h0m0s"}, "starts")
+		check.EqualSlices(t, w.deferredText(), []string{"6h0m0s/3 until 25h0m0s: GB DE"}, "deferred")
+		after(time.Hour)
+		check.EqualSlices(t, w.deferredText(), []string{"6h0m0s/4 until 26h0m0s: DE"}, "deferred")
+		after(time.Hour)
+		stop()
+		check.EqualSlices(t, upstream.starts(), []string{"US 24h0m0s", "GB 25h0m0s", "DE 26h0m0s"}, "starts")
+		check.EqualSlices(t, w.history(), []string{"6h0m0s succeeded"}, "history")
+		check.Equal(t, w.records()[0].Parts, 4, "parts")
+	})
+}
+
+// A pass alone never defers; and what a person cancels is not deferred.
+func TestWhatIsNotDeferred(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{limit: 5, job: deferring})
+		p := w.once()
+		check.EqualSlices(t, outcomes(p), []string{"US succeeded", "GB exhausted limit", "DE skipped exhausted"}, "runs")
+		check.Equal(t, len(w.state().Deferred), 0, "deferred")
+	})
+}
+
+// Where no refusal names an instant, a look does; where that finds the units, the pauses
+// grow.
+func TestWhenAPassIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{limit: 4, job: deferring})
+		p := &pass{runner: w.runner(), job: w.list[0], budget: w.options.Budgets["youtube/key1"], hard: t.Context()}
+		for part, want := range map[int]time.Duration{2: time.Minute, 3: 2 * time.Minute, 7: 32 * time.Minute, 8: time.Hour, 1000: time.Hour} {
+			if at, wait := p.unitsReturn(part); at != 0 || wait != want {
+				t.Errorf("part %d: at %d, after %s; want %s", part, at, wait, want)
+			}
+		}
+		w.spend(4)
+		if at, wait := p.unitsReturn(2); at != midnight.Add(24*time.Hour).UnixMicro() || wait != 0 {
+			t.Errorf("at %s, after %s", time.UnixMicro(at), wait)
+		}
+		p.noteRefusal(&ending{outcome: Exhausted, wait: 25 * time.Hour})
+		after(time.Hour)
+		p.noteRefusal(&ending{outcome: Exhausted, wait: 25 * time.Hour})
+		if at, wait := p.unitsReturn(2); at != midnight.Add(24*time.Hour).UnixMicro() || wait != 24*time.Hour {
+			t.Errorf("at %s, after %s", time.UnixMicro(at), wait)
+		}
+		p.noteRefusal(&ending{outcome: Exhausted, err: &budget.RefusedError{RetryAt: midnight.Add(3 * time.Hour)}})
+		p.noteRefusal(&ending{outcome: Exhausted, err: &budget.RefusedError{RetryAt: midnight.Add(2 * time.Hour)}})
+		p.noteRefusal(&ending{outcome: Exhausted, err: &budget.RefusedError{}})
+		if at, _ := p.unitsReturn(2); at != midnight.Add(2*time.Hour).UnixMicro() {
+			t.Errorf("at %s", time.UnixMicro(at))
+		}
+	})
+}

@@ -77,6 +77,7 @@ catch_up = "all"
 catch_up_limit = 5
 max_late = "6h"
 overlap = "queue"
+on_exhausted = "defer"
 retries = 3
 retry_wait = "2s"
 history = "48h"
@@ -115,7 +116,7 @@ command = ["fetch", "{region}"]
 		{
 			Name: "small", Budget: "youtube/key1", Regions: []string{""},
 			Timeout: 5 * time.Minute, Grace: 10 * time.Second, MaxWait: 30 * time.Second,
-			CatchUp: CatchUpNone, CatchUpLimit: 10, MaxLate: 24 * time.Hour, Overlap: Skip, RetryWait: 5 * time.Second, History: 168 * time.Hour,
+			CatchUp: CatchUpNone, CatchUpLimit: 10, MaxLate: 24 * time.Hour, Overlap: Skip, OnExhausted: StopExhausted, RetryWait: 5 * time.Second, History: 168 * time.Hour,
 			Needs:      budget.Needs{"videos.list": 1},
 			Fetch:      &Fetch{Operation: "videos.list", URL: "https://upstream.test/v3/videos", Output: cfg.Path("{tick}.ndjson")},
 			bound:      []needs.Amount{{Operation: "videos.list", Units: 1, Calls: 1}},
@@ -124,7 +125,7 @@ command = ["fetch", "{region}"]
 		{
 			Name: "large", Budget: "youtube/key1", Regions: []string{"US", "GB"}, Stagger: 8 * time.Minute,
 			Timeout: 10 * time.Minute, Grace: 20 * time.Second, MaxWait: time.Minute, Floor: 100, Parallel: 2,
-			CatchUp: CatchUpAll, CatchUpLimit: 5, MaxLate: 6 * time.Hour, Overlap: Queue, Retries: 3, RetryWait: 2 * time.Second, History: 48 * time.Hour, Checkpoint: 12 * time.Hour,
+			CatchUp: CatchUpAll, CatchUpLimit: 5, MaxLate: 6 * time.Hour, Overlap: Queue, OnExhausted: DeferExhausted, Retries: 3, RetryWait: 2 * time.Second, History: 48 * time.Hour, Checkpoint: 12 * time.Hour,
 			OnStoreError: budget.Closed, Needs: budget.Needs{"search.list": 2, "videos.list": 4},
 			Fetch: &Fetch{
 				Operation: "search.list", URL: "https://upstream.test/v3/search?r={region}",
@@ -138,7 +139,7 @@ command = ["fetch", "{region}"]
 		{
 			Name: "script", Budget: "open/none", Regions: []string{""},
 			Timeout: 5 * time.Minute, Grace: 10 * time.Second, MaxWait: 30 * time.Second,
-			CatchUp: CatchUpNone, CatchUpLimit: 10, MaxLate: 24 * time.Hour, Overlap: Skip, RetryWait: 5 * time.Second, History: 168 * time.Hour,
+			CatchUp: CatchUpNone, CatchUpLimit: 10, MaxLate: 24 * time.Hour, Overlap: Skip, OnExhausted: StopExhausted, RetryWait: 5 * time.Second, History: 168 * time.Hour,
 			Needs: budget.Needs{"": 1}, Command: []string{"fetch", "{region}"},
 			credential: config.Credential{Label: "none"}, upstream: "open",
 		},

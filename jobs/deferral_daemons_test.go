@@ -1,0 +1,274 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
+)
+
+// herd is a world of jobs of one budget, besides trending, which are named as given, and
+// of daemons that may crash.
+func newHerd(t *testing.T, s setup, lines string, names ...string) *herd {
+	t.Helper()
+	for _, name := range names {
+		s.more += fmt.Sprintf(`
+[job.%s]
+budget = "youtube/key1"
+on_exhausted = "defer"
+%s
+[job.%s.fetch]
+operation = "videos.list"
+url = "https://upstream.test/youtube/v3/videos?regionCode={job}-{region}&tick={tick}"
+output = "data/{job}/{region}/{tick}.ndjson"
+`, name, lines, name)
+	}
+	h := &herd{}
+	if s.upstream == nil {
+		s.upstream = http.HandlerFunc(h.answer)
+	}
+	h.world = newWorld(t, s)
+	return h
+}
+
+type herd struct {
+	*world
+	daemons []*mortal
+
+	mu       sync.Mutex // guards all below
+	takes    func() time.Duration
+	started  []string // job and region, and when, since midnight
+	running  int
+	together int
+}
+
+func (h *herd) answer(out http.ResponseWriter, r *http.Request) {
+	h.mu.Lock()
+	h.started = append(h.started, fmt.Sprintf("%s %s", r.URL.Query().Get("regionCode"), time.Since(midnight)))
+	h.running++
+	h.together = max(h.together, h.running)
+	wait := time.Duration(0)
+	if h.takes != nil {
+		wait = h.takes()
+	}
+	h.mu.Unlock()
+	defer func() {
+		h.mu.Lock()
+		h.running--
+		h.mu.Unlock()
+	}()
+	select {
+	case <-time.After(wait):
+		_, _ = out.Write([]byte("{}"))
+	case <-r.Context().Done():
+	}
+}
+
+// begun are the starts since the last time.
+func (h *herd) begun() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list := h.started
+	h.started = nil
+	return list
+}
+
+// begin starts a daemon that can crash.
+func (h *herd) begin() *mortal {
+	ctx, stop := context.WithCancel(h.t.Context())
+	d := &mortal{stop: stop, drain: make(chan struct{}), done: make(chan error, 1)}
+	options := h.options
+	options.State = failing{h.store, d.dead.Load}
+	r, err := New(h.list, options)
+	must.Do(h.t, err)
+	go func() { d.done <- r.Run(ctx, d.drain, false) }()
+	h.daemons = append(h.daemons, d)
+	return d
+}
+
+// crash ends a daemon in such a way that nothing it does reaches the store any more.
+func (h *herd) crash(d *mortal) {
+	d.dead.Store(true)
+	d.stop()
+	<-d.done
+	h.daemons = slices.DeleteFunc(h.daemons, func(one *mortal) bool { return one == d })
+}
+
+func (h *herd) stopAll() {
+	h.t.Helper()
+	for _, d := range h.daemons {
+		close(d.drain)
+		check.NoError(h.t, <-d.done)
+	}
+	h.daemons = nil
+}
+
+// recordsOf are a job's records, the oldest first: "6h0m0s succeeded".
+func (h *herd) recordsOf(name string) (list []string) {
+	h.t.Helper()
+	records := must.Get(History(h.t.Context(), h.store, name, time.Time{}, time.Time{}, 1000))(h.t)
+	for _, r := range slices.Backward(records) {
+		list = append(list, strings.TrimSpace(fmt.Sprintf("%s %s %s", r.Tick.Sub(midnight), r.Outcome, r.Reason)))
+	}
+	return list
+}
+
+// The deferred passes of a budget come back in the order of their guarantees, their ticks
+// and their names; what has no room left waits on, and smaller needs go first then.
+func TestDeferredPassesComeBackInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHerd(t, setup{limit: 1000, job: "schedule = \"@yearly\"", more: `
+[upstream.youtube.share.some]
+jobs = ["c"]
+units = 5
+[upstream.youtube.share.most]
+jobs = ["d"]
+units = 10`}, "schedule = \"@daily\"\nregions = [\"US\"]", "a", "b", "c", "d", "e")
+		for i, schedule := range []string{"30 23 * * 6", "0 23 * * 6", "30 23 * * 6", "30 23 * * 6", "0 23 * * 6"} {
+			h.list[i+1].Schedule = parsed(t, schedule, "UTC")
+		}
+		h.list[5].Needs["videos.list"] = 983
+		h.spend(985)
+		after(time.Hour)
+		for _, job := range []string{"c", "d"} {
+			units := map[string]int64{"c": 5, "d": 10}[job]
+			must.Get(h.options.Budgets["youtube/key1"].Charge(t.Context(), budget.Call{Operation: "videos.list", Units: &units, Labels: budget.Labels{Job: job}}))(t)
+		}
+		after(21 * time.Hour)
+		for range 3 {
+			h.begin()
+		}
+		after(time.Hour)
+		check.Equal(t, len(h.begun()), 0, "requests")
+		after(time.Hour + time.Minute)
+		check.EqualSlices(t, h.begun(), []string{"d-US 24h0m0s", "c-US 24h0m0s", "b-US 24h0m0s", "a-US 24h0m0s"}, "starts")
+		after(time.Hour)
+		check.EqualSlices(t, h.begun(), []string{"e-US 25h0m0.25s"}, "starts") // a second look: the charges of c and d return a microsecond apart
+		h.stopAll()
+		for _, name := range []string{"a", "b", "c", "d", "e"} {
+			check.Equal(t, len(h.recordsOf(name)), 1, "records of", name)
+			check.Contains(t, h.recordsOf(name)[0], "succeeded", "record of", name)
+		}
+	})
+}
+
+// After a reset a hundred deferred passes go on without a burst: no more runs at once than
+// the upstream's parallel, and the regions of each at its stagger.
+func TestAHundredDeferredPassesMakeNoBurst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var names []string
+		for i := range 100 {
+			names = append(names, fmt.Sprintf("job%02d", i))
+		}
+		h := newHerd(t, setup{limit: 1000, job: "schedule = \"@yearly\""}, "schedule = \"50 23 * * 6\"\nregions = [\"US\", \"GB\"]\nstagger = \"1m\"\nmax_late = \"100h\"", names...)
+		for _, j := range h.list {
+			j.BudgetParallel = 3
+		}
+		h.takes = func() time.Duration { return 10 * time.Second }
+		h.spend(1000)
+		after(23*time.Hour + 45*time.Minute)
+		h.begin()
+		h.begin()
+		after(14 * time.Minute)
+		check.Equal(t, len(h.begun()), 0, "requests")
+		after(time.Minute)
+		synctest.Wait()
+		check.EqualSlices(t, h.begun(), []string{"job00-US 24h0m0s", "job01-US 24h0m0s", "job02-US 24h0m0s"}, "starts")
+		after(time.Hour)
+		begun := h.begun()
+		check.Equal(t, len(begun), 197, "starts in the hour")
+		check.Equal(t, h.together, 3, "at once")
+		at := map[string]time.Duration{"job00-US": 24 * time.Hour}
+		for _, line := range begun {
+			key, text, _ := strings.Cut(line, " ")
+			at[key] = must.Get(time.ParseDuration(text))(t)
+		}
+		for _, name := range names[3:] {
+			if apart := at[name+"-GB"] - at[name+"-US"]; apart < 30*time.Second {
+				t.Errorf("the regions of %s start %s apart", name, apart)
+			}
+		}
+		h.stopAll()
+		for _, name := range names {
+			check.EqualSlices(t, h.recordsOf(name), []string{"23h50m0s succeeded"}, "records of", name)
+		}
+	})
+}
+
+// A deferred pass outlives the daemon that deferred it; and the daemon with which it goes
+// on may die too: then its record says that it was lost.
+func TestDaemonsWithDeferredPassesDie(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHerd(t, setup{limit: 10, job: "schedule = \"@yearly\""}, "schedule = \"0 6 * * 6\"\nregions = [\"US\"]\ngrace = \"0s\"", "one")
+		h.spend(10)
+		h.takes = func() time.Duration { return time.Minute }
+		a := h.begin()
+		after(7 * time.Hour)
+		h.begin()
+		after(time.Minute)
+		h.crash(a)
+		after(17*time.Hour - time.Minute + time.Second)
+		check.EqualSlices(t, h.begun(), []string{"one-US 24h0m0s"}, "starts")
+		h.begin()
+		h.crash(h.daemons[0])
+		after(10 * time.Minute)
+		check.EqualSlices(t, h.recordsOf("one"), []string{"6h0m0s lost crashed"}, "history")
+		check.Equal(t, len(h.begun()), 0, "starts")
+		h.stopAll()
+	})
+}
+
+// A daemon that dies with the turn of the budget costs the others less than a second.
+func TestATurnWhoseHolderDied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHerd(t, setup{limit: 10, job: "schedule = \"@yearly\""}, "schedule = \"0 6 * * 6\"\nregions = [\"US\"]", "one")
+		h.spend(10)
+		after(5 * time.Hour)
+		h.begin()
+		after(19*time.Hour - time.Millisecond)
+		mine, err := h.runner().docs.takeTurn(t.Context(), "youtube/key1", "dead/1/x")
+		if err != nil || !mine {
+			t.Fatal(mine, err)
+		}
+		after(time.Second)
+		begun := h.begun()
+		if len(begun) != 1 || begun[0] > "one-US 24h0m0.6s" {
+			t.Errorf("starts %v", begun)
+		}
+		h.stopAll()
+	})
+}
+
+// A clock of the store that is set back, or ahead, costs a look, and nothing goes on twice.
+func TestDeferredPassesAndTheStoresClock(t *testing.T) {
+	for _, by := range []time.Duration{-5 * time.Hour, 5 * time.Hour} {
+		inBubble(t, by.String(), func(t *testing.T) {
+			h := newHerd(t, setup{limit: 10, job: "schedule = \"@yearly\""}, "schedule = \"0 6 * * 6\"\nregions = [\"US\"]\nmax_late = \"100h\"", "one")
+			var clock skewed
+			h.store = memstore.New(func() int64 { return clock.now().UnixMicro() })
+			h.options.State, h.options.Now = h.store, clock.now
+			spec := h.options.Budgets["youtube/key1"].Spec()
+			h.options.Budgets["youtube/key1"] = must.Get(budget.New(h.store, spec, budget.WithNow(clock.now)))(t)
+			h.spend(10)
+			h.begin()
+			h.begin()
+			after(7 * time.Hour)
+			clock.by.Store(int64(by))
+			after(40 * time.Hour)
+			begun := h.begun()
+			check.EqualSlices(t, begun, []string{"one-US " + (24*time.Hour - by).String()}, "starts")
+			check.EqualSlices(t, h.recordsOf("one"), []string{"6h0m0s succeeded"}, "history")
+			h.stopAll()
+		})
+	}
+}
