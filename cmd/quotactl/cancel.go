@@ -11,6 +11,7 @@ import (
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/table"
+	"github.com/quotactl/quotactl/internal/view"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -90,18 +91,9 @@ func (a *app) cancel(ctx context.Context, store jobs.State, job *jobs.Job, note 
 	return t.Write(a.stdout)
 }
 
-// takenBackAnswer is the JSON answer of trigger --cancel.
-type takenBackAnswer struct {
-	Job string `json:"job"`
-	// TakenBack are the requests that no daemon had begun.
-	TakenBack []jobs.Request `json:"taken_back"`
-	// Active are the passes under way, which go on.
-	Active []jobs.ActivePass `json:"active"`
-}
-
-// takeBack takes the requests of a job back that wait.
+// takeBack takes back the requests of a job that wait, and its deferred passes.
 func (a *app) takeBack(ctx context.Context, store jobs.State, job *jobs.Job, asJSON bool) error {
-	taken, err := jobs.TakeBack(ctx, store, job)
+	taken, dropped, err := jobs.TakeBack(ctx, store, job)
 	if err != nil {
 		return err
 	}
@@ -110,16 +102,20 @@ func (a *app) takeBack(ctx context.Context, store jobs.State, job *jobs.Job, asJ
 		return err
 	}
 	if asJSON {
-		return writeJSON(a.stdout, takenBackAnswer{job.Name, append([]jobs.Request{}, taken...), append([]jobs.ActivePass{}, views[0].Active...)})
+		return writeJSON(a.stdout, answer.NewTakenBack(views[0], taken, dropped))
 	}
 	t := table.New("JOB", "DONE")
-	if len(taken) == 0 {
+	if len(taken)+len(dropped) == 0 {
 		t.Add(job.Name, "no request waits")
 	} else {
 		t.Add(job.Name, "taken back")
 	}
 	for _, r := range taken {
 		t.Below("", requestText(r))
+	}
+	views[0].Deferred = dropped
+	for _, note := range view.Deferred(views[0], a.now()) {
+		t.Below("", "was "+note)
 	}
 	for i, active := range views[0].Active {
 		t.Below("", activeText(active, views[0].Progress[i])+"; quotactl cancel "+job.Name+" ends it")

@@ -17,10 +17,18 @@ import (
 
 // What "Looking after jobs" of docs/jobs.md tells to run, beside the daemon that it
 // speaks of, prints what it shows.
-func TestDocumentedLookingAfter(t *testing.T) {
+func TestDocumentedLookingAfter(t *testing.T) { runsBesideADaemon(t, "after", "job", "fetch.sh") }
+
+// What "Go on when units return" tells to run prints what it shows.
+func TestDocumentedDeferral(t *testing.T) { runsBesideADaemon(t, "deferred", "deferred") }
+
+// runsBesideADaemon runs a block of docs/jobs.md beside a daemon, with the job of another
+// block.
+func runsBesideADaemon(t *testing.T, block string, job ...string) {
+	t.Helper()
 	effort.Processes(t)
 	w := newDocWay(t, "docs/jobs.md", 10_000)
-	w.write("costs.toml", w.block("toml", "costs.toml")+w.block("toml", "job", "fetch.sh"))
+	w.write("costs.toml", w.block("toml", "costs.toml")+w.block(append([]string{"toml"}, job...)...))
 	w.write("fetch.sh", w.block("sh", "fetch.sh"))
 	log := must.Get(os.Create(filepath.Join(w.dir, "daemon.log")))(t)
 	daemon := exec.CommandContext(t.Context(), "quotactl", "run")
@@ -35,9 +43,9 @@ func TestDocumentedLookingAfter(t *testing.T) {
 			t.Fatal("the daemon has not looked at the job")
 		}
 	}
-	w.write("after.run", "exec 2>&1\n"+w.block("sh", "after"))
+	w.write("after.run", "exec 2>&1\n"+w.block("sh", block))
 	got := string(w.run(0, "sh", "after.run"))
-	if want := w.block("text", "after"); nowhere(got) != nowhere(want) {
+	if want := w.block("text", block); nowhere(got) != nowhere(want) {
 		t.Errorf("it said\n%s\nwant\n%s", got, want)
 	}
 	must.Do(t, daemon.Process.Signal(syscall.SIGTERM))

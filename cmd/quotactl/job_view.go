@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/view"
 	"github.com/quotactl/quotactl/jobs"
@@ -126,23 +125,4 @@ func requestText(r jobs.Request) string {
 		text += " (" + r.Note + ")"
 	}
 	return text
-}
-
-// roughly is a span of time for people: to a millisecond below a second, to a tenth
-// of a second below ten, to a second below an hour, to a minute below two days, else
-// to an hour.
-func roughly(d time.Duration) string {
-	const day = 24 * time.Hour
-	switch {
-	case d < time.Second:
-		return limit.SpanText(d.Round(time.Millisecond))
-	case d < 10*time.Second:
-		return limit.SpanText(d.Round(100 * time.Millisecond))
-	case d < time.Hour:
-		return limit.SpanText(d.Round(time.Second))
-	case d < 2*day:
-		return limit.SpanText(d.Round(time.Minute))
-	}
-	d = d.Round(time.Hour)
-	return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -89,17 +90,17 @@ func writeJobs(w io.Writer, at time.Time, daemons []jobs.Daemon, views []answer.
 func addJob(v answer.Job, t *table.Table, at time.Time) {
 	next, last, units := "-", "-", "-"
 	if !v.NextTick.IsZero() {
-		next = roughly(v.NextTick.Sub(at))
+		next = view.Roughly(v.NextTick.Sub(at))
 	}
 	if v.LastPass != nil {
 		when := v.LastPass.Ended
 		if when.IsZero() {
 			when = v.LastPass.Tick
 		}
-		last, units = fmt.Sprintf("%s %s ago", v.LastPass.Outcome, roughly(max(0, at.Sub(when.Time)).Truncate(time.Second))), view.Number(v.LastPass.Units)
+		last, units = fmt.Sprintf("%s %s ago", v.LastPass.Outcome, view.Roughly(max(0, at.Sub(when.Time)).Truncate(time.Second))), view.Number(v.LastPass.Units)
 	}
 	t.Add(v.Name, next, v.State(), last, units, v.Schedule.String()+" "+v.Schedule.Zone().String())
-	for _, note := range append(nowNotes(v), waitNotes(v)...) {
+	for _, note := range slices.Concat(nowNotes(v), view.Deferred(v, at), waitNotes(v)) {
 		t.Below("", note)
 	}
 	if v.Expected != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/table"
+	"github.com/quotactl/quotactl/internal/view"
 	"github.com/quotactl/quotactl/jobs"
 	"github.com/quotactl/quotactl/jobs/needs"
 	"github.com/quotactl/quotactl/jobs/schedule"
@@ -144,6 +145,7 @@ func TestJobsJSON(t *testing.T) {
       "active": [],
       "waiting": [],
       "requests": [],
+      "deferred": [],
       "last": {
         "tick": "2026-11-20T09:00:00.000000Z"
       },
@@ -191,6 +193,17 @@ func TestJobsJSON(t *testing.T) {
           ]
         }
       ],
+      "deferred": [
+        {
+          "tick": "2026-11-20T06:00:00.000000Z",
+          "part": 2,
+          "at": "2026-11-20T15:00:00.000000Z",
+          "regions": [
+            "GB",
+            "DE"
+          ]
+        }
+      ],
       "last": null,
       "last_success": null,
       "followed": null,
@@ -210,6 +223,7 @@ func TestJobsJSON(t *testing.T) {
 	}}
 	paused.Waiting = []jobs.WaitingTick{{Tick: ago(5 * time.Hour), Kind: jobs.CaughtUp}}
 	paused.Requests = []jobs.Request{{ID: "DEF", By: "bob@web2", At: ago(time.Minute), Note: "a try", Regions: []string{"US"}}}
+	paused.Deferred = []jobs.DeferredPass{{Tick: ago(6 * time.Hour), Part: 2, At: ago(-3 * time.Hour), Regions: []string{"GB", "DE"}}}
 	paused.Followed, paused.Untaken = "", ago(time.Hour).Time
 	var b strings.Builder
 	must.Do(t, writeJSON(&b, answer.NewJobs(noon, "redis://h:1", []jobs.Daemon{{Host: "in process 7 on web1", Since: ago(time.Hour)}}, []answer.Job{idle, paused})))
@@ -222,6 +236,6 @@ func TestRoughly(t *testing.T) {
 		61*time.Second + 600*time.Millisecond: "1m2s", 47 * time.Minute: "47m", 2*time.Hour + 13*time.Minute + 20*time.Second: "2h13m",
 		47*time.Hour + 59*time.Minute: "47h59m", 76*time.Hour + 40*time.Minute: "3d5h", 30 * 24 * time.Hour: "30d0h",
 	} {
-		check.Equal(t, roughly(d), want, d, "is shown as")
+		check.Equal(t, view.Roughly(d), want, d, "is shown as")
 	}
 }

@@ -28,6 +28,7 @@ type runRow struct {
 	Host    string        `json:"host,omitempty"`
 	Request string        `json:"request,omitempty"`
 	Note    string        `json:"note,omitempty"`
+	Parts   int           `json:"parts,omitempty"` // of the pass, if it was deferred
 	jobs.Run
 	Took *seconds `json:"took_seconds"` // null for a run that has not ended, or was not started
 }
@@ -36,7 +37,7 @@ type runRow struct {
 func runsOf(pass jobs.Pass) []runRow {
 	whole := runRow{
 		Job: pass.Job, Tick: pass.Tick, Until: pass.Until, Ticks: pass.Ticks, Kind: pass.Kind,
-		Host: pass.Host, Request: pass.Request, Note: pass.Note,
+		Host: pass.Host, Request: pass.Request, Note: pass.Note, Parts: pass.Parts,
 	}
 	if len(pass.Runs) == 0 {
 		whole.Run = jobs.Run{
@@ -96,9 +97,9 @@ func (r runRow) addTo(t *table.Table, at time.Time, oneJob, first bool) {
 		units, pages = view.Number(r.Units), view.Number(int64(r.Pages))
 		switch {
 		case !r.Ended.IsZero():
-			took = roughly(max(0, r.Ended.Sub(r.Started.Time)))
+			took = view.Roughly(max(0, r.Ended.Sub(r.Started.Time)))
 		case r.Outcome == answer.Running: // when a lost run ended is unknown
-			took = roughly(max(0, at.Sub(r.Started.Time)))
+			took = view.Roughly(max(0, at.Sub(r.Started.Time)))
 		}
 	}
 	if r.Started.IsZero() && r.Units > 0 { // of a lost run the ledger alone knows
@@ -115,6 +116,9 @@ func (r runRow) addTo(t *table.Table, at time.Time, oneJob, first bool) {
 	}
 	if why := beganText(r.Kind, r.Note); why != "" && first {
 		t.Below("", view.Shown(why))
+	}
+	if r.Parts > 1 && first {
+		t.Below("", fmt.Sprintf("deferred: it ran in %d parts", r.Parts))
 	}
 	if r.Error != "" {
 		t.Below("", view.Shown(r.Error))

@@ -56,7 +56,7 @@ was exhausted. 1: a run failed, the pass was cancelled or withdrawn, or it has
 not ended in time.
 
 --cancel withdraws the requests that no daemon has started, and records them as
-skipped. To end a pass under way, use quotactl cancel.`,
+skipped, and passes that wait for units (on_exhausted = "defer"). To end a pass under way, use quotactl cancel.`,
 		Example: `  quotactl trigger trending
   quotactl trigger trending --cancel
   quotactl trigger trending --region US,GB --note "they were empty" --wait 10m`,
@@ -78,7 +78,7 @@ skipped. To end a pass under way, use quotactl cancel.`,
 	flags.StringSliceVar(&f.regions, "region", nil, "only these `REGIONS`, separated by commas (else all)")
 	flags.StringVar(&f.note, "note", "", "`TEXT` for the pass's record; no secrets")
 	spanVar(flags, &f.wait, "wait", 0, "wait up to `SPAN` for the end of the pass")
-	flags.BoolVar(&f.cancel, "cancel", false, "withdraw requests that have not started")
+	flags.BoolVar(&f.cancel, "cancel", false, "withdraw requests that have not started, and deferred passes")
 	sandboxFlag(cmd, &f.sandbox)
 	flags.BoolVar(&f.json, "json", false, "answer in JSON")
 	completeFlag(cmd, "region", a.completeRegion)

@@ -80,6 +80,8 @@ func (v Job) State() string {
 		return "queued"
 	case len(v.Waiting) > 0, len(v.Requests) > 0:
 		return "waiting"
+	case len(v.Deferred) > 0:
+		return "deferred"
 	}
 	return "idle"
 }

@@ -22,13 +22,14 @@ type jobState struct {
 	Timezone string  `json:"timezone"`
 	Next     Instant `json:"next"` // the next tick, skipped if the job is still paused; null: no tick follows
 	jobNow
-	Waiting     []jobs.WaitingTick `json:"waiting"`
-	Requests    []jobs.Request     `json:"requests"`
-	Needs       *passNeeds         `json:"needs,omitempty"`
-	Last        json.RawMessage    `json:"last"`         // null before the first pass
-	LastSuccess Instant            `json:"last_success"` // null before the first
-	Followed    Text               `json:"followed"`     // the schedule that daemons have used for the job so far; null: no daemon has seen it
-	Untaken     Instant            `json:"untaken"`      // a tick that no daemon has taken; null: no such tick is known
+	Waiting     []jobs.WaitingTick  `json:"waiting"`
+	Requests    []jobs.Request      `json:"requests"`
+	Deferred    []jobs.DeferredPass `json:"deferred"` // passes that go on once their units return
+	Needs       *passNeeds          `json:"needs,omitempty"`
+	Last        json.RawMessage     `json:"last"`         // null before the first pass
+	LastSuccess Instant             `json:"last_success"` // null before the first
+	Followed    Text                `json:"followed"`     // the schedule that daemons have used for the job so far; null: no daemon has seen it
+	Untaken     Instant             `json:"untaken"`      // a tick that no daemon has taken; null: no such tick is known
 }
 
 // jobNow is what a job is doing now.
@@ -48,8 +49,25 @@ func NewJobs(at time.Time, store string, daemons []jobs.Daemon, views []Job) Job
 			Job: v.Name, Budget: v.Budget, Schedule: v.Schedule.String(), Timezone: v.Schedule.Zone().String(), Next: Instant(v.NextTick),
 			jobNow:  newJobNow(v),
 			Waiting: append([]jobs.WaitingTick{}, v.Waiting...), Requests: append([]jobs.Request{}, v.Requests...),
-			Needs: newPassNeeds(v.Expected), Last: v.Last, LastSuccess: Instant(v.LastSuccess), Followed: Text(v.Followed), Untaken: Instant(v.Untaken),
+			Deferred: append([]jobs.DeferredPass{}, v.Deferred...),
+			Needs:    newPassNeeds(v.Expected), Last: v.Last, LastSuccess: Instant(v.LastSuccess), Followed: Text(v.Followed), Untaken: Instant(v.Untaken),
 		})
 	}
 	return answer
+}
+
+// TakenBack is the JSON answer of trigger --cancel.
+type TakenBack struct {
+	Job string `json:"job"`
+	// TakenBack are the requests that no daemon had begun.
+	TakenBack []jobs.Request `json:"taken_back"`
+	// Deferred are the passes that no longer go on.
+	Deferred []jobs.DeferredPass `json:"deferred"`
+	// Active are the passes under way, which go on.
+	Active []jobs.ActivePass `json:"active"`
+}
+
+// NewTakenBack is the answer of a job that is as in the view, after both were taken back.
+func NewTakenBack(v Job, taken []jobs.Request, dropped []jobs.DeferredPass) TakenBack {
+	return TakenBack{v.Name, append([]jobs.Request{}, taken...), append([]jobs.DeferredPass{}, dropped...), append([]jobs.ActivePass{}, v.Active...)}
 }

@@ -42,7 +42,7 @@ type NextRun struct {
 func Upcoming(views []Job, from time.Time, n int) []NextRun {
 	var runs []NextRun
 	for _, job := range views {
-		tick, order := from, job.Order(job.NextRegion)
+		tick, order := from, job.OrderFrom(job.First, job.NextRegion)
 		for i := 0; i < n; {
 			if tick = job.Next(tick); tick.IsZero() {
 				break

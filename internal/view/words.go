@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // Time is a time for people, in UTC, rounded up to a second: what returns at an
@@ -40,4 +42,23 @@ func Shown(text string) string {
 		}
 		return r
 	}, text)
+}
+
+// Roughly is a span of time for people: to a millisecond below a second, to a tenth
+// of a second below ten, to a second below an hour, to a minute below two days, else
+// to an hour.
+func Roughly(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d < time.Second:
+		return limit.SpanText(d.Round(time.Millisecond))
+	case d < 10*time.Second:
+		return limit.SpanText(d.Round(100 * time.Millisecond))
+	case d < time.Hour:
+		return limit.SpanText(d.Round(time.Second))
+	case d < 2*day:
+		return limit.SpanText(d.Round(time.Minute))
+	}
+	d = d.Round(time.Hour)
+	return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
 }
