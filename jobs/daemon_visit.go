@@ -200,6 +200,11 @@ func (d *daemon) begin(j *Job, claimed claim, next, slot string) <-chan struct{}
 // report logs the ticks for which no pass is started.
 func (d *daemon) report(j *Job, records []Record) {
 	for _, record := range records {
+		if len(record.Runs) > 0 && record.Outcome != Lost { // it began, and was deferred
+			d.runner.log.Warn("a deferred pass does not go on", "job", j.Name, "budget", j.Budget, "tick", formatTick(record.Tick.Time), "outcome", record.Outcome, "reason", record.Reason)
+			d.runner.options.Observe.PassEnded(j, record.Outcome)
+			continue
+		}
 		switch record.Outcome {
 		case Missed:
 			fields := []any{"job", j.Name, "outcome", Missed, "reason", record.Reason, "first", formatTick(record.Tick.Time)}

@@ -281,8 +281,13 @@ func (c *claim) amends(record Record) Record {
 		}
 		whole.Runs[i] = whole.Runs[i].then(later)
 	}
-	for i := range whole.Runs { // the configuration lost these regions while the pass waited
-		if run := &whole.Runs[i]; run.Reason == ReasonDeferred && !slices.Contains(c.Regions, run.Region) {
+	for i := range whole.Runs { // what the part has no run of
+		run := &whole.Runs[i]
+		switch {
+		case run.Reason != ReasonDeferred, slices.ContainsFunc(record.Runs, func(r Run) bool { return r.Region == run.Region }):
+		case slices.Contains(c.Regions, run.Region): // it was lost before it reported
+			run.Reason = record.Reason
+		default: // the configuration lost the region while the pass waited
 			run.Reason = ReasonRemoved
 		}
 	}

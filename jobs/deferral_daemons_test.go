@@ -100,7 +100,7 @@ func (h *herd) begin() *mortal {
 func (h *herd) crash(d *mortal) {
 	d.dead.Store(true)
 	d.stop()
-	<-d.done
+	h.t.Log("crashed:", <-d.done)
 	h.daemons = slices.DeleteFunc(h.daemons, func(one *mortal) bool { return one == d })
 }
 

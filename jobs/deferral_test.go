@@ -249,6 +249,14 @@ func TestWhatIsNotDeferred(t *testing.T) {
 	})
 }
 
+// An instant that is reached is one to look at, and so is any if the clock was set back.
+func TestWhenADeferredPassIsDue(t *testing.T) {
+	d := deferred{At: 200, Set: 100}
+	for now, want := range map[int64]bool{99: true, 100: false, 199: false, 200: true, 201: true} {
+		check.Equal(t, d.due(clocks{now: now}), want, "due at", now)
+	}
+}
+
 // Where no refusal names an instant, a look does; where that finds the units, the pauses
 // grow.
 func TestWhenAPassIsTriedAgain(t *testing.T) {

@@ -145,7 +145,7 @@ func (s *state) claim(c claim, at clocks, me claimant) *claim {
 	c.Holder, c.Fence = me.holder, s.Fence
 	c.Since, c.Until = at.wall.UnixMicro(), at.now+me.hold.Microseconds()
 	if c.whole() && c.Part <= 1 {
-		c.First = s.First
+		c.First = slices.Clone(s.First)
 	}
 	s.Active = append(s.Active, c)
 	if c.Part <= 1 && c.Kind != Manual && c.Kind != Triggered {
