@@ -24,33 +24,64 @@ func (b *Budget) Hold(ctx context.Context, as Call, needs []Need, span, lease ti
 }
 
 func (b *Budget) hold(ctx context.Context, as Call, needs []Need, span, lease time.Duration) (Receipt, error) {
-	as.fillID()
-	as.OnStoreError, as.holds = Closed, true
-	var units int64
-	for _, n := range needs {
-		call := as
-		call.Operation, call.Units = n.Operation, &n.Units
-		if _, err := b.check(call); err != nil {
-			return Receipt{}, err
-		}
-		if n.Calls < 0 || units+n.Units > limit.MaxUnits {
-			return Receipt{}, fmt.Errorf("hold units of %s: %w: %d units and %d calls of %s: use 0 to %d in all", b.spec.Name, ErrInvalid, n.Units, n.Calls, n.Operation, limit.MaxUnits)
-		}
-		units += n.Units
+	item, err := b.holdItem(&as, needs, span, lease)
+	if err == nil && item.Fence == "" {
+		err = fmt.Errorf("hold units of %s: %w: name the pass by the label of its job and its fence", b.spec.Name, ErrInvalid)
 	}
-	fence := driver.FenceName(as.Labels.Job, as.Fence)
-	if fence == "" || len(needs) == 0 || len(needs) > driver.MaxNeeds || span < 0 || lease < time.Microsecond || lease > MaxLease {
-		return Receipt{}, fmt.Errorf("hold units of %s: %w: %d operations for fence %d of job %q, span %s, lease %s: use 1 to %d operations, a fence, and a lease of 1µs to %s", b.spec.Name, ErrInvalid, len(needs), as.Fence, as.Labels.Job, span, lease, driver.MaxNeeds, MaxLease)
+	if err != nil {
+		return Receipt{}, err
 	}
-	item := b.item(as, units, lease.Microseconds())
-	item.Needs, item.Span = needs, span.Microseconds()
 	now, timeout := time.Now(), b.spec.Timeout
 	if until, ok := ctx.Deadline(); ok {
 		timeout = min(timeout, until.Sub(now))
 	}
 	item.Deadline = b.now().Add(timeout)
 	done, err := b.batcher.do(ctx, &item, now, timeout)
-	return b.answer(ctx, as, units, done, err)
+	return b.answer(ctx, as, item.Units, done, err)
+}
+
+// WouldHold reports whether Hold would be granted now, without holding anything: nil, or its
+// refusal. As needs no fence.
+func (b *Budget) WouldHold(ctx context.Context, as Call, needs []Need, span, lease time.Duration) error {
+	item, err := b.holdItem(&as, needs, span, lease)
+	if err != nil {
+		return err
+	}
+	item.DryRun = true
+	bounded, cancel := context.WithTimeoutCause(ctx, b.spec.Timeout, errTimeout)
+	defer cancel()
+	f := flight{items: []driver.Item{item}}
+	f.fly(bounded, b.decideBatch)
+	done, err := f.answer(0)
+	if err != nil {
+		err = outOfReach(ctx, err)
+	}
+	_, err = b.observing(b.answer(ctx, as, item.Units, done, err))
+	return err
+}
+
+// holdItem is the hold as the store decides it, without the deadline.
+func (b *Budget) holdItem(as *Call, needs []Need, span, lease time.Duration) (driver.Item, error) {
+	as.fillID()
+	as.OnStoreError, as.holds = Closed, true
+	var units int64
+	for _, n := range needs {
+		call := *as
+		call.Operation, call.Units = n.Operation, &n.Units
+		if _, err := b.check(call); err != nil {
+			return driver.Item{}, err
+		}
+		if n.Calls < 0 || n.Calls > limit.MaxUnits || units+n.Units > limit.MaxUnits {
+			return driver.Item{}, fmt.Errorf("hold units of %s: %w: %d units and %d calls of %s: use 0 to %d in all", b.spec.Name, ErrInvalid, n.Units, n.Calls, n.Operation, limit.MaxUnits)
+		}
+		units += n.Units
+	}
+	if len(needs) == 0 || len(needs) > driver.MaxNeeds || span < 0 || lease < time.Microsecond || lease > MaxLease {
+		return driver.Item{}, fmt.Errorf("hold units of %s: %w: %d operations, span %s, lease %s: use 1 to %d operations, and a lease of 1µs to %s", b.spec.Name, ErrInvalid, len(needs), span, lease, driver.MaxNeeds, MaxLease)
+	}
+	item := b.item(*as, units, lease.Microseconds())
+	item.Needs, item.Span = needs, span.Microseconds()
+	return item, nil
 }
 
 // Holds renews what is held for a pass, so that it ends no earlier than lease from now, and

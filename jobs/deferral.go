@@ -10,6 +10,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/jobs/needs"
 )
 
 // deferred is what a pass left when the units were gone: it waits in its job's document
@@ -70,7 +71,7 @@ func (p *pass) left(record *Record) *deferred {
 		Tick: claimed.Tick, Part: max(claimed.Part, 1) + 1, Kind: claimed.Kind, Request: claimed.Request,
 		Regions: regions, Record: claimed.recordID(),
 	}
-	d.At, d.wait = p.unitsReturn(d.Part)
+	d.At, d.wait = p.unitsReturn(d.Part, regions)
 	return d
 }
 
@@ -96,7 +97,7 @@ const (
 // unitsReturn is when the pass can go on: an instant of the store's clock (µs), 0 if it is
 // not known, and the least time to wait until then. It is the first refusal's end. Where no
 // refusal names one, as after exit code 75, a look at the job's needs does.
-func (p *pass) unitsReturn(part int) (at int64, wait time.Duration) {
+func (p *pass) unitsReturn(part int, regions []string) (at int64, wait time.Duration) {
 	p.mu.Lock()
 	at, wait = p.returns, time.Until(p.asksAgain)
 	p.mu.Unlock()
@@ -107,7 +108,7 @@ func (p *pass) unitsReturn(part int) (at int64, wait time.Duration) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.hard), claimTimeout)
 	defer cancel()
 	var refused *budget.RefusedError
-	if errors.As(p.job.look(ctx, p.budget), &refused) && !refused.RetryAt.IsZero() {
+	if errors.As(p.runner.look(ctx, p.job, regions, p.budget), &refused) && !refused.RetryAt.IsZero() {
 		return refused.RetryAt.UnixMicro(), wait
 	}
 	if wait == 0 {
@@ -311,6 +312,11 @@ func (r Run) then(later Run) Run {
 			r.Outcome = Drained
 		}
 		return r
+	}
+	if later.Spent != nil && !r.Started.IsZero() {
+		if later.Spent = needs.Together(append(slices.Clone(r.Spent), later.Spent...)); r.Spent == nil {
+			later.Spent = nil // of the first part it is not known
+		}
 	}
 	later.Units, later.Calls, later.Pages = r.Units+later.Units, r.Calls+later.Calls, r.Pages+later.Pages
 	later.Unchanged += r.Unchanged

@@ -55,6 +55,8 @@ type Job struct {
 	OnStoreError budget.Policy
 	// Needs must fit before a run starts.
 	Needs budget.Needs
+	// Hold says which needs are held before anything starts.
+	Hold Hold
 	// Fetch or Command is set, not both.
 	Fetch *Fetch
 	// Command is a program and its arguments. {job}, {region}, {run} and {tick} in them

@@ -77,7 +77,7 @@ func (l *loader) job(node config.Node) *Job {
 	j := &Job{Name: node.Key(), config: l.cfg.File, Timeout: DefaultTimeout, Grace: DefaultGrace, MaxWait: DefaultMaxWait,
 		CatchUp: CatchUpNone, CatchUpLimit: DefaultCatchUpLimit, MaxLate: DefaultMaxLate, Overlap: Skip, OnExhausted: StopExhausted, RetryWait: DefaultRetryWait, History: DefaultHistory}
 	t := table(node, "budget", "schedule", "timezone", "regions", "stagger", "on_store_error", "timeout", "grace",
-		"floor", "parallel", "catch_up", "catch_up_limit", "max_late", "overlap", "on_exhausted", "retries", "retry_wait", "history", "checkpoint", "max_wait", "operation", "needs", "fetch", "command")
+		"floor", "parallel", "catch_up", "catch_up_limit", "max_late", "overlap", "on_exhausted", "retries", "retry_wait", "history", "checkpoint", "max_wait", "operation", "needs", "hold", "fetch", "command")
 	upstream, known := l.budget(node, t["budget"], j)
 	l.schedule(node, t, j)
 	j.readRegions(t["regions"])
@@ -105,6 +105,7 @@ func (l *loader) job(node config.Node) *Job {
 		node.Fail("job %s does nothing: write [job.%s.fetch] with an operation, a url and an output, or %s", j.Name, j.Name, commandExample)
 	}
 	l.needs(node, t, j, operation, upstream, known)
+	l.hold(t["hold"], j, upstream, known)
 	switch right := l.whole && faults(l.cfg) == before; {
 	case right && j.Command != nil:
 		j.warnCommand(t["command"])

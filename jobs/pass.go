@@ -25,6 +25,7 @@ type pass struct {
 	soft, hard context.Context
 	next       string // the region the next pass begins with
 	beats      beats
+	holding    held // what it holds of the budget
 
 	mu   sync.Mutex // guards all below
 	runs []Run      // their state so far, in the order of the pass

@@ -47,6 +47,7 @@ const (
 // command's "exit 3" or "signal killed", an exhausted one's "exit 75".
 const (
 	ReasonLimit       = "limit"       // exhausted: a limit of the budget
+	ReasonHold        = "hold"        // exhausted: what the pass or run needs cannot be held now; failed: it can never be held, or is not known
 	ReasonRecovering  = "recovering"  // exhausted: the store lost data, and not all hosts have reported
 	ReasonUpstream    = "upstream"    // exhausted: the upstream refused, or the upstream or a person locked the budget
 	ReasonExhausted   = "exhausted"   // skipped: an earlier region was exhausted

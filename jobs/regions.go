@@ -33,8 +33,12 @@ func (p *pass) runAll(order []string) []Run {
 	began := time.Now()
 	var started sync.WaitGroup
 	var rest *ending // for the regions that are not started
+	if p.job.Hold == HoldPass && len(order) > 0 {
+		rest = p.hold("", order, over)
+		defer p.endHold("")
+	}
 	next := 0
-	for ; next < len(order); next++ {
+	for ; rest == nil && next < len(order); next++ {
 		place, record := next, &runs[next]
 		var free func()
 		rest, free = p.admit(place, record.Region, began, running, over)
@@ -44,6 +48,7 @@ func (p *pass) runAll(order []string) []Run {
 		if rest != nil { // the check itself failed, so this run failed
 			p.ended(place, record, rest)
 			<-running
+			rest = nil
 			continue
 		}
 		record.Started = Instant{p.runner.now()}
@@ -95,16 +100,35 @@ func (p *pass) admit(place int, region string, began time.Time, running chan str
 	if end := p.room(region, over); end != nil {
 		return end, nil
 	}
-	free, end = p.takeSlots(region, over)
+	if free, end = p.takeSlots(region, over); p.job.Hold == HoldRun {
+		if end != nil {
+			p.endHold(region)
+			return end, nil
+		}
+		slots := free
+		free = func() { slots(); p.endHold(region) }
+	}
 	return end, free
 }
 
-// room waits until what a run needs would fit, at most the job's MaxWait.
+// room waits until what a run needs would fit, at most the job's MaxWait, or is held.
 func (p *pass) room(region string, over context.Context) *ending {
+	switch p.job.Hold {
+	case HoldPass: // all that the pass needs is held
+		return nil
+	case HoldRun:
+		return p.hold(region, []string{region}, over)
+	}
+	return p.waitForUnits(region, over, func() error { return p.job.look(p.hard, p.budget) })
+}
+
+// waitForUnits repeats ask while it is refused, at most for the job's MaxWait. The region is
+// empty for a whole pass.
+func (p *pass) waitForUnits(region string, over context.Context, ask func() error) *ending {
 	latest := time.Now().Add(p.job.MaxWait)
 	recovering := false // the wait for a recovery was logged
 	for {
-		err := p.job.look(p.hard, p.budget)
+		err := ask()
 		if err == nil {
 			return nil
 		}
@@ -113,7 +137,7 @@ func (p *pass) room(region string, over context.Context) *ending {
 		if end.outcome != Exhausted || !errors.As(err, &refused) {
 			return end
 		}
-		if refused.Floor > 0 { // Room was called with the job's floor
+		if refused.Floor > 0 { // it was asked with the job's floor
 			refused.FloorJob = p.job.Name
 		}
 		wait, waits := p.job.refusalWait(p.budget, refused, latest)

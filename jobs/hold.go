@@ -1,0 +1,224 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/jobs/needs"
+)
+
+// Hold says which needs are held before anything starts, so that it is not cut for want of
+// units.
+type Hold string
+
+// The values of hold.
+const (
+	HoldNone Hold = ""     // nothing is held
+	HoldPass Hold = "pass" // true in the configuration: those of all regions of a pass
+	HoldRun  Hold = "run"  // those of each region, before it starts
+)
+
+// held is what the pass holds, or its runs.
+type held struct {
+	mu     sync.Mutex // guards all below
+	count  int        // how many holds the pass has made and not ended
+	beats  func()     // ends the renewals; nil: there are none
+	warned bool
+}
+
+// hold holds what regions need until endHold: those of the whole pass for an empty region.
+// It waits for units for at most the job's MaxWait. With an ending nothing is held.
+func (p *pass) hold(region string, of []string, over context.Context) *ending {
+	asked, end := p.runner.needsOf(p.hard, p.job, of)
+	if end != nil || len(asked) == 0 {
+		return end
+	}
+	as := budget.Call{Fence: p.held.claim.Fence, Labels: budget.Labels{Job: p.job.Name, Region: region}}
+	lease := p.runner.docs.hold()
+	end = p.waitForUnits(region, over, func() error {
+		_, err := p.budget.Hold(p.hard, as, asked, p.job.span(len(of), p.once), lease)
+		return err
+	})
+	if end != nil {
+		return holdEnding(end)
+	}
+	h := &p.holding
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.count++; h.beats == nil {
+		h.beats = p.beats.on(func(ctx context.Context) { p.renewHolds(ctx, lease) })
+	}
+	return nil
+}
+
+// holdEnding is the ending of a pass or a run whose needs could not be held.
+func holdEnding(end *ending) *ending {
+	if end.outcome == Exhausted || end.outcome == Failed && end.reason == ReasonNeverFits {
+		end.reason = ReasonHold
+	}
+	return end
+}
+
+// needsOf is what a pass of these regions needs.
+func (r *Runner) needsOf(ctx context.Context, j *Job, regions []string) ([]budget.Need, *ending) {
+	found, err := j.readNeeds(ctx, r.docs.state)
+	if err != nil {
+		return nil, storeEnding(ctx, fmt.Errorf("read what job %s needs: %w", j.Name, err))
+	}
+	expected := found.Pass(regions)
+	if expected.Source == needs.Unknown {
+		return nil, failed(ReasonHold, fmt.Errorf("job %s holds what it needs, but that is not known: give it needs, or its fetch max_pages", j.Name))
+	}
+	if len(expected.Amounts) > driver.MaxNeeds {
+		return nil, failed(ReasonHold, fmt.Errorf("job %s needs units for %d operations: at most %d can be held; name the costly ones in its needs", j.Name, len(expected.Amounts), driver.MaxNeeds))
+	}
+	list := make([]budget.Need, len(expected.Amounts))
+	for i, a := range expected.Amounts {
+		list[i] = budget.Need{Operation: a.Operation, Units: a.Units, Calls: a.Calls}
+	}
+	return list, nil
+}
+
+// renewHolds renews what the pass holds, with its claim.
+func (p *pass) renewHolds(ctx context.Context, lease time.Duration) {
+	list, err := p.budget.Holds(ctx, p.job.Name, p.held.claim.Fence, lease)
+	h := &p.holding
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case err != nil:
+		p.log.Warn("what the pass holds was not renewed; trying again", "tick", formatTick(p.tick), "error", err)
+	case len(list) < h.count && !h.warned:
+		h.warned = true
+		p.log.Warn("the store no longer holds what the pass needs: from now on its charges must fit like any others", "tick", formatTick(p.tick))
+	}
+}
+
+// endHold gives back what is left of what a region holds, or the whole pass.
+func (p *pass) endHold(region string) {
+	h := &p.holding
+	h.mu.Lock()
+	if h.count == 0 {
+		h.mu.Unlock()
+		return
+	}
+	var stop func()
+	if h.count--; h.count == 0 {
+		stop, h.beats = h.beats, nil
+	}
+	h.mu.Unlock()
+	if stop != nil {
+		stop() // before the hold ends, so that no renewal misses it
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.hard), claimTimeout)
+	defer cancel()
+	if err := p.budget.EndHold(ctx, p.job.Name, p.held.claim.Fence, region); err != nil {
+		p.log.Warn("what the pass has not spent of what it held comes back only when the hold's lease ends", "region", region, "tick", formatTick(p.tick), "lease", p.runner.docs.hold(), "error", err)
+	}
+}
+
+// span is how long a pass of so many regions may take, or one run with HoldRun.
+func (j *Job) span(regions int, once bool) time.Duration {
+	each := j.Timeout + j.Grace
+	if j.Hold == HoldRun {
+		return each
+	}
+	parallel := regions
+	switch {
+	case j.Parallel > 0:
+		parallel = j.Parallel
+	case once:
+		parallel = 1
+	}
+	return j.Stagger + time.Duration((regions+parallel-1)/parallel)*each
+}
+
+// look checks whether what the regions of a job need would fit now: what their pass would
+// hold, or else what a run needs to start.
+func (r *Runner) look(ctx context.Context, j *Job, regions []string, in *budget.Budget) error {
+	if j.Hold == HoldNone || len(regions) == 0 {
+		return j.look(ctx, in)
+	}
+	if j.Hold == HoldRun {
+		regions = regions[:1]
+	}
+	asked, end := r.needsOf(ctx, j, regions)
+	if end != nil {
+		return end
+	}
+	if len(asked) == 0 {
+		return nil
+	}
+	return in.WouldHold(ctx, budget.Call{Labels: budget.Labels{Job: j.Name}}, asked, j.span(len(regions), false), r.docs.hold())
+}
+
+// hold reads whether a job holds its needs, which must be known and fit.
+func (l *loader) hold(node config.Node, j *Job, upstream config.Upstream, known bool) {
+	switch {
+	case !node.Exists():
+		return
+	case node.IsText():
+		if _, ok := node.OneOf(string(HoldRun)); !ok {
+			return
+		}
+		j.Hold = HoldRun
+	default:
+		if on, ok := node.Bool(); !ok || !on {
+			return
+		}
+		j.Hold = HoldPass
+	}
+	if !known || j.Regions == nil {
+		return
+	}
+	each := j.stated
+	if each == nil {
+		each = j.bound
+	}
+	if each == nil {
+		node.Fail("job %s cannot hold what it needs, which is not known: write needs = { \"operation\" = calls of a run }, or max_pages in its fetch", j.Name)
+		return
+	}
+	runs := 1
+	if j.Hold == HoldPass {
+		runs = len(j.Regions)
+	}
+	j.checkHold(node, each, runs, upstream)
+}
+
+// checkHold reports a hold that can never be made.
+func (j *Job) checkHold(node config.Node, each []needs.Amount, runs int, upstream config.Upstream) {
+	if len(each) > driver.MaxNeeds {
+		node.Fail("job %s needs units for %d operations: at most %d can be held", j.Name, len(each), driver.MaxNeeds)
+		return
+	}
+	item := driver.Item{Span: j.span(len(j.Regions), false).Microseconds(), Floor: j.Floor, Labels: driver.Labels{Job: j.Name}}
+	var all []needs.Amount
+	for range runs {
+		all = append(all, each...)
+	}
+	for _, a := range needs.Together(all) {
+		item.Needs = append(item.Needs, driver.Need{Operation: a.Operation, Units: min(a.Units, limit.MaxUnits), Calls: min(a.Calls, limit.MaxUnits)})
+	}
+	for _, whole := range upstream.Limits {
+		for _, n := range item.Needs {
+			l := whole.For(n.Operation)
+			if upstream.Observe || l.Observe || !item.CheckedBy(l) || !item.NeverFits(l) {
+				continue
+			}
+			what := "a pass"
+			if j.Hold == HoldRun {
+				what = "a run"
+			}
+			node.Fail("job %s could never start: %s holds %d %s of limit %s (%d), beside its floor and what is guaranteed to others; lower needs or max_pages, raise the limit, or write hold = \"run\"",
+				j.Name, what, item.Amount(l), l.Counts, l.Name, l.Limit)
+			return
+		}
+	}
+}
