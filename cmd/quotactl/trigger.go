@@ -55,8 +55,9 @@ one; quotactl run --once runs a pass in this process instead.
 was exhausted. 1: a run failed, the pass was cancelled or withdrawn, or it has
 not ended in time.
 
---cancel withdraws the requests that no daemon has started, and records them as
-skipped, and passes that wait for units (on_exhausted = "defer"). To end a pass under way, use quotactl cancel.`,
+--cancel withdraws the requests that no daemon has started, which are recorded
+as skipped, and the passes that wait for units (on_exhausted = "defer"). To end
+a pass under way, use quotactl cancel.`,
 		Example: `  quotactl trigger trending
   quotactl trigger trending --cancel
   quotactl trigger trending --region US,GB --note "they were empty" --wait 10m`,
