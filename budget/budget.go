@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -48,6 +49,9 @@ type Budget struct {
 
 	perOperation bool // at least one limit has per = "operation"
 	table        driver.ShareTable
+	auto         *autos // nil: every headroom is fixed
+	jobs         driver.JobStore
+	log          *slog.Logger
 }
 
 // Option changes how a Budget works.
@@ -63,6 +67,18 @@ func WithClosers(closers ...io.Closer) Option {
 // witness: the store's clock decides.
 func WithNow(now func() time.Time) Option {
 	return func(b *Budget) { b.now = now }
+}
+
+// WithJobStore says where hosts share the evidence for automatic headroom; the default is the
+// store of New, if it is one.
+func WithJobStore(jobs driver.JobStore) Option {
+	return func(b *Budget) { b.jobs = jobs }
+}
+
+// WithLog sets where the budget logs that an automatic headroom is more than its maximum or
+// cannot be worked out; the default is nowhere.
+func WithLog(log *slog.Logger) Option {
+	return func(b *Budget) { b.log = log }
 }
 
 // New opens a budget on a store. Wrap the store with outage.New if charges must survive
@@ -83,7 +99,8 @@ func New(store driver.Store, spec Spec, options ...Option) (*Budget, error) {
 			spec.Limits[i].Observe = true
 		}
 	}
-	b := &Budget{spec: spec, store: store, now: time.Now}
+	b := &Budget{spec: spec, store: store, now: time.Now, log: slog.New(slog.DiscardHandler)}
+	b.jobs, _ = store.(driver.JobStore)
 	for _, option := range options {
 		option(b)
 	}
@@ -94,13 +111,16 @@ func New(store driver.Store, spec Spec, options ...Option) (*Budget, error) {
 	b.batcher = &batcher{decide: b.decideBatch, timeout: spec.Timeout}
 	b.waits = newWaitQueue(b.askTogether)
 	b.laters = &laters{}
+	if b.auto = newAutos(b, b.jobs, b.log); b.auto != nil && b.jobs == nil {
+		return nil, fmt.Errorf("open budget %s: %w: a limit has an automatic headroom, and the store keeps no documents in which hosts could share the evidence: use the option WithJobStore", spec.Name, ErrInvalid)
+	}
 	return b, nil
 }
 
 // Name is upstream/credential.
 func (b *Budget) Name() string { return b.spec.Name }
 
-// Spec is what the budget was opened with.
+// Spec is what the budget was opened with: an automatic headroom is the most that it may be.
 func (b *Budget) Spec() Spec { return b.spec }
 
 // Close waits, for up to the spec's timeout, until the cost of responses whose bodies
@@ -111,6 +131,7 @@ func (b *Budget) Close() error {
 	if left := b.laters.close(b.spec.Timeout); left > 0 {
 		errs = append(errs, fmt.Errorf("close %s: %w: the cost of %d responses was not recorded; they count as charged", b.spec.Name, ErrUnavailable, left))
 	}
+	b.auto.close()
 	for _, c := range b.closers {
 		errs = append(errs, c.Close())
 	}
@@ -197,30 +218,30 @@ func (b *Budget) covers(operation string) bool {
 	return false
 }
 
-// covering lists the limits that cover an operation, each narrowed to that operation if
-// it has per = "operation".
-func (b *Budget) covering(operation string) []limit.Limit {
+// Limits lists the limits that cover an operation, with their present headroom, which
+// changes if it is automatic. One with per = "operation" is that of the operation.
+func (b *Budget) Limits(operation string) []limit.Limit {
 	var list []limit.Limit
 	for _, l := range b.spec.Limits {
 		if l.Covers(operation) {
-			list = append(list, l.For(operation))
+			list = append(list, b.auto.at(l.For(operation)))
 		}
 	}
 	return list
 }
 
-// limits lists the budget's limits in the order of the spec. A limit with
+// limits lists the budget's limits in the order of the spec, with their present headroom. A limit with
 // per = "operation" becomes one limit for each given operation that it covers.
 func (b *Budget) limits(operations []string) []limit.Limit {
 	var list []limit.Limit
 	for _, l := range b.spec.Limits {
 		if !l.PerOperation {
-			list = append(list, l)
+			list = append(list, b.auto.at(l))
 			continue
 		}
 		for _, operation := range operations {
 			if l.Covers(operation) {
-				list = append(list, l.For(operation))
+				list = append(list, b.auto.at(l.For(operation)))
 			}
 		}
 	}
@@ -249,7 +270,11 @@ func apply[A driver.Changed](ctx context.Context, b *Budget, change driver.Chang
 // decideBatch has the store decide until ctx ends. It also returns the limits that the
 // decisions refer to.
 func (b *Budget) decideBatch(ctx context.Context, items []driver.Item) (driver.Decisions, []limit.Limit, error) {
+	b.auto.ready(ctx)
 	limits := b.spec.Limits
+	if b.auto != nil {
+		limits = b.auto.present.Load().limits
+	}
 	if b.perOperation {
 		var operations []string
 		for _, item := range items {
@@ -259,6 +284,9 @@ func (b *Budget) decideBatch(ctx context.Context, items []driver.Item) (driver.D
 		limits = b.limits(slices.Compact(operations))
 	}
 	decisions, err := b.store.Decide(ctx, driver.Batch{Budget: b.spec.Name, Now: b.now().UnixMicro(), Limits: limits, Items: items, Observe: b.spec.Observe, Table: b.table})
+	if err == nil {
+		b.auto.charged(limits, items, decisions)
+	}
 	return decisions, limits, err
 }
 

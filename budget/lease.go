@@ -96,7 +96,7 @@ func (b *Budget) newLease(call Call, units int64, span time.Duration) (*Lease, e
 	if _, err := b.check(call); err != nil {
 		return nil, err
 	}
-	for _, l := range b.covering(call.Operation) {
+	for _, l := range b.Limits(call.Operation) {
 		switch {
 		case l.Window.Kind == limit.Concurrent:
 			return nil, invalid("limit %s counts open reservations, and a lease is one, whatever is taken from it: reserve each call", l.Name)

@@ -124,12 +124,12 @@ func (b *Budget) limitNamed(name string) (limit.Limit, bool) {
 	for _, l := range b.spec.Limits {
 		if !l.PerOperation {
 			if l.Name == name {
-				return l, true
+				return b.auto.at(l), true
 			}
 			continue
 		}
 		if operation, ok := strings.CutPrefix(name, l.Name+":"); ok && driver.ValidName(operation) && l.Covers(operation) {
-			return l.For(operation), true
+			return b.auto.at(l.For(operation)), true
 		}
 	}
 	return limit.Limit{}, false

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/headroom"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -63,6 +64,8 @@ type LimitStatus struct {
 	NextAmount int64
 	// Shares are the limit's shares, in the order of its own.
 	Shares []ShareStatus
+	// Parts is what the headroom is made of, if that is automatic; else nil.
+	Parts *headroom.Parts
 }
 
 // ShareStatus is what one share of a limit has used, in what the limit counts.
@@ -130,6 +133,7 @@ func (b *Budget) Status(ctx context.Context) (Status, error) {
 
 // look is Status, with what the store answered.
 func (b *Budget) look(ctx context.Context) (Status, driver.View, error) {
+	b.auto.ready(ctx)
 	limits := b.limits(slices.Sorted(maps.Keys(b.spec.Costs)))
 	view, err := ask(ctx, b, b.store.Look, driver.Look{Budget: b.spec.Name, Now: b.now().UnixMicro(), Limits: limits})
 	if err != nil {
@@ -143,8 +147,13 @@ func (b *Budget) look(ctx context.Context) (Status, driver.View, error) {
 	for i, l := range limits {
 		seen := view.Limits[i]
 		list, byShare, held := heldOf(l, view.Holds)
+		var parts *headroom.Parts
+		if l.Auto > 0 {
+			now := b.auto.parts(l)
+			l, parts = l.WithHeadroom(now.Units()), &now
+		}
 		ls := LimitStatus{
-			Limit: l, Used: seen.Used, Held: list, Remaining: l.Remaining(seen.Used + held), Over: max(0, seen.Used-l.Limit),
+			Limit: l, Parts: parts, Used: seen.Used, Held: list, Remaining: l.Remaining(seen.Used + held), Over: max(0, seen.Used-l.Limit),
 			NextAmount: seen.NextAmount, Recovered: seen.Recovered, Drift: seen.Drift,
 		}
 		if len(seen.Shares) == len(l.Shares) && len(l.Shares) > 0 {

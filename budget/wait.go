@@ -219,7 +219,7 @@ func (b *Budget) Soonest(refused *RefusedError) time.Duration {
 	now := refused.RetryAt.Add(-refused.RetryAfter).UnixMicro()
 	at := l.Window.Returns(now)
 	var waits []limit.Wait // then guarantees that have lapsed may be back
-	for _, other := range b.covering(refused.Operation) {
+	for _, other := range b.Limits(refused.Operation) {
 		if len(other.Lapses()) > 0 && !other.Observe {
 			waits = append(waits, other.Idle(other.Amount(refused.Units), other.ShareOf(refused.job), now))
 		}
@@ -258,7 +258,7 @@ func (waitTooLong) Unwrap() error { return context.DeadlineExceeded }
 
 // checking lists the limits that an item is checked against.
 func (b *Budget) checking(item driver.Item) []limit.Limit {
-	return slices.DeleteFunc(b.covering(item.Operation), func(l limit.Limit) bool { return !item.CheckedBy(l) })
+	return slices.DeleteFunc(b.Limits(item.Operation), func(l limit.Limit) bool { return !item.CheckedBy(l) })
 }
 
 // neverFits refuses a call that is larger than a limit allows, so that no wait helps;

@@ -167,7 +167,7 @@ func (b *Budget) explain(ctx context.Context, why *Why) (view driver.View, agree
 	}
 	why.At, why.Recovering, why.OtherShares, why.Locks, why.Limits = status.At, status.Recovering, status.OtherShares, nil, nil
 	covering := map[string]bool{"": true}
-	for _, l := range b.covering(why.Call.Operation) {
+	for _, l := range b.Limits(why.Call.Operation) {
 		covering[l.Name] = true
 	}
 	for _, l := range status.Limits {

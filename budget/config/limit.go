@@ -2,7 +2,6 @@ package config
 
 import (
 	"maps"
-	"math/big"
 	"slices"
 	"strings"
 
@@ -33,6 +32,9 @@ func (c *Config) readLimit(node Node, u Upstream) (limit.Limit, bool) {
 		l.PerOperation = true
 	}
 	l.Window = readWindow(node, t)
+	if l.Auto > 0 && len(node.doc.errors) == before {
+		c.checkAuto(t["headroom"], l)
+	}
 	if l.Window.Kind == limit.Bucket && c.Store.Hosts > 1 {
 		l.OutagePart = 0 // no host knows how full the others have made it
 	}
@@ -71,33 +73,22 @@ func (c *Config) readQuota(node Node, t map[string]Node, limit *limit.Limit) {
 		t["headroom"].Fail("headroom without quota: headroom is the part of a quota that is kept back; lower the limit instead")
 		return
 	}
-	headroom, ok := readHeadroom(t["headroom"], quota)
-	if !ok || !hasQuota {
+	if !hasQuota {
+		return
+	}
+	headroom, automatic, ok := readHeadroom(t["headroom"], quota)
+	if !ok {
 		return
 	}
 	if headroom >= quota {
 		t["headroom"].Fail("headroom %s leaves nothing of the quota of %d: use less", t["headroom"].show(), quota)
 		return
 	}
-	limit.Headroom, limit.Limit = headroom, quota-headroom
+	*limit = limit.WithHeadroom(headroom)
+	if automatic {
+		limit.Auto = headroom
+	}
 	limit.OutagePart = min(c.Store.OutageAllowance, headroom/c.Store.Hosts) * c.Store.Hosts
-}
-
-// readHeadroom reads units, or a percentage of the quota rounded up.
-func readHeadroom(node Node, quota int64) (int64, bool) {
-	if !node.IsText() {
-		return node.Units(0)
-	}
-	text, _ := node.Text()
-	number, isPercent := strings.CutSuffix(text, "%")
-	share, ok := new(big.Rat).SetString(number)
-	if !isPercent || !ok || strings.Trim(number, "0123456789.") != "" || share.Cmp(big.NewRat(100, 1)) > 0 {
-		node.Fail("headroom = %q: write units, or a percentage from \"0%%\" to \"100%%\"", text)
-		return 0, false
-	}
-	share.Mul(share, big.NewRat(quota, 100))
-	up := new(big.Int).Add(share.Num(), new(big.Int).Sub(share.Denom(), big.NewInt(1)))
-	return up.Quo(up, share.Denom()).Int64(), true
 }
 
 // readOperations reads the filter; each pattern must match a priced operation.

@@ -27,6 +27,7 @@ func (u *Upstream) warnLimits(tables []Node) {
 		case l.PerOperation && len(u.Costs) == 1 && !u.Unknown.Allowed:
 			node.Warn("limit %s has per = \"operation\", but there is only one operation: leave per out", l.Name)
 		}
+		u.warnUnreported(node, l)
 		for _, known := range dayUpstreams {
 			if strings.Contains(strings.ToLower(u.Name), known.name) && l.Quota > 0 && isRollingDay(l) && !u.hasCalendar(limit.Day) {
 				node.Warn("limit %s covers a trailing 24 hours, but %s grants its quota by the calendar: the units of two rolling days may fall into one of the upstream's days; add a limit with %s", l.Name, u.Name, known.write)

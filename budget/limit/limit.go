@@ -29,6 +29,10 @@ type Limit struct {
 	Headroom int64
 	// Limit is what may be spent: the cap itself, or Quota − Headroom.
 	Limit int64
+	// Auto is the most that an automatic headroom may be; 0: the headroom is fixed. As
+	// configured, Headroom is Auto; package budget lowers it by what the upstream has
+	// reported. Only a rolling or a calendar limit with a quota can have it.
+	Auto int64
 	// OutagePart is the part of Headroom that all hosts together may spend while the
 	// store is out of reach. A call with UseHeadroom may not spend it.
 	OutagePart int64
@@ -130,6 +134,12 @@ func (l Limit) Bound(floor int64, useHeadroom bool) int64 {
 	return bound - floor
 }
 
+// WithHeadroom is the limit with another headroom of its quota.
+func (l Limit) WithHeadroom(headroom int64) Limit {
+	l.Headroom, l.Limit = headroom, l.Quota-headroom
+	return l
+}
+
 // Remaining is what is left of the limit, 0 or more.
 func (l Limit) Remaining(used int64) int64 { return max(0, l.Limit-used) }
 
@@ -143,6 +153,10 @@ func (l Limit) Validate() error {
 	switch {
 	case l.Quota > 0 && l.Limit != l.Quota-l.Headroom:
 		return fmt.Errorf("its limit is %d, but its quota of %d less its headroom of %d is %d", l.Limit, l.Quota, l.Headroom, l.Quota-l.Headroom)
+	case l.Auto < 0 || l.Auto > 0 && (l.Auto >= l.Quota || l.Headroom > l.Auto):
+		return fmt.Errorf("an automatic headroom of at most %d with a quota of %d and a headroom of %d: use less than the quota, and at least the headroom", l.Auto, l.Quota, l.Headroom)
+	case l.Auto > 0 && !l.CanDivide():
+		return fmt.Errorf("an automatic headroom in a %s limit: only a rolling or a calendar limit can have one", l.Window.Kind)
 	case l.Counts != CountUnits && l.Counts != CountCalls:
 		return fmt.Errorf("it counts %q: use CountUnits or CountCalls", l.Counts)
 	case l.Window.Kind == Concurrent && l.Counts != CountCalls:

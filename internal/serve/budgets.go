@@ -31,7 +31,7 @@ type opened struct {
 
 func newOpened(b *budget.Budget) *opened {
 	o := &opened{Budget: b, spec: b.Spec()}
-	o.policies.spec = &o.spec
+	o.policies.spec, o.policies.limits = &o.spec, b.Limits
 	return o
 }
 

@@ -59,8 +59,9 @@ func rateLimit(limit string, remaining int64, a *answer.Charge) string {
 
 // policies caches the RateLimit-Policy fields of a budget's operations.
 type policies struct {
-	spec  *budget.Spec
-	known sync.Map // of policy by priced operation
+	spec   *budget.Spec
+	limits func(operation string) []limit.Limit // that cover it
+	known  sync.Map                             // of policy by priced operation
 }
 
 // policy is a field and the instant until which it is valid; zero: always.
@@ -79,7 +80,7 @@ func (p *policies) field(operation string, at time.Time) []string {
 			return seen.field
 		}
 	}
-	made, err := makePolicy(p.spec.Limits, operation, at)
+	made, err := makePolicy(p.limits(operation), at)
 	if err != nil { // a structured field cannot hold a name or number
 		return nil
 	}
@@ -89,16 +90,18 @@ func (p *policies) field(operation string, at time.Time) []string {
 	return made.field
 }
 
+// autoFor is how long a field is valid that has a limit with an automatic headroom.
+const autoFor = time.Minute
+
 // makePolicy lists the limits that cover an operation. A calendar's window is the length
 // of its period at that instant.
-func makePolicy(limits []limit.Limit, operation string, at time.Time) (policy, error) {
+func makePolicy(limits []limit.Limit, at time.Time) (policy, error) {
 	var made policy
 	var list httpsfv.List
 	for _, l := range limits {
-		if !l.Covers(operation) {
-			continue
+		if soon := at.Add(autoFor); l.Auto > 0 && (made.until.IsZero() || soon.Before(made.until)) {
+			made.until = soon
 		}
-		l = l.For(operation)
 		item := httpsfv.NewItem(l.Name)
 		item.Params.Add("q", min(l.Limit, maxField))
 		switch w := l.Window; w.Kind {

@@ -1,0 +1,128 @@
+package headroom
+
+import (
+	"math/bits"
+	"slices"
+
+	"github.com/quotactl/quotactl/budget/limit"
+)
+
+// Spans in µs.
+const (
+	hour = int64(3_600_000_000)
+	day  = 24 * hour
+	// Span is how far back evidence reaches.
+	Span = 14 * day
+)
+
+// Full is how many full periods of evidence it takes to lower a headroom.
+const Full = 3
+
+// MaxClock is the largest difference between clocks that counts, in µs: with a larger one
+// nothing is charged.
+const MaxClock = int64(60_000_000)
+
+// Parts is what an automatic headroom is made of, in what the limit counts.
+type Parts struct {
+	Drift, InFlight, Clock, Outage int64
+	// Least and Most bound the headroom.
+	Least, Most int64
+	// Periods is how many of the Full periods of evidence there are.
+	Periods int
+	// Known: the evidence suffices. Otherwise the headroom is Most, and only Outage is set.
+	Known bool
+}
+
+// Sum is the sum of the parts.
+func (p Parts) Sum() int64 { return p.Drift + p.InFlight + p.Clock + p.Outage }
+
+// Units is the headroom.
+func (p Parts) Units() int64 {
+	if !p.Known {
+		return p.Most
+	}
+	return min(p.Most, max(p.Least, p.Sum()))
+}
+
+// Capped reports whether the parts are more than may be kept back.
+func (p Parts) Capped() bool { return p.Sum() > p.Most }
+
+// Unknown is the headroom of a limit of which nothing is known: the most.
+func Unknown(l limit.Limit) Parts {
+	return Parts{Outage: l.OutagePart, Least: min(Least(l.Quota), l.Auto), Most: l.Auto}
+}
+
+// Least is the least automatic headroom of a quota: 0.2 %, rounded up.
+func Least(quota int64) int64 { return quota/500 + min(1, quota%500) }
+
+// Sample is an amount of one hour, which began at Hour (µs).
+type Sample struct{ Hour, Amount int64 }
+
+// Evidence is what is known of one limit, in what it counts.
+type Evidence struct {
+	Noted Noted
+	// Since is from when on the samples are known, µs; they are in order.
+	Since int64
+	Drift []Sample // that was recorded in the hour
+	Spent []Sample // all that the limit counted
+}
+
+// Of is the headroom of a limit at an instant (µs). The limit has Auto, a quota, and a
+// rolling or calendar window.
+func Of(l limit.Limit, e Evidence, now int64) Parts {
+	p := Unknown(l)
+	begin, periods := e.Noted.Begin(l.Window, now)
+	p.Periods = periods
+	if periods < Full || e.Since > begin {
+		return p
+	}
+	p.Known = true
+	p.Drift = highest(e.Drift, begin, now)
+	p.InFlight = e.Noted.most(l.Window, begin-Span, Seen.inFlight)
+	if l.Window.Kind == limit.CalendarKind {
+		off := min(MaxClock, e.Noted.most(l.Window, begin-Span, Seen.clock)) - l.Window.Guard
+		p.Clock = within(peak(e.Spent, begin-Span), max(0, off))
+	}
+	return p
+}
+
+// highest is the highest that the quantile of the Span before an instant was, over all
+// instants from begin to now. It changes with the hours only.
+func highest(samples []Sample, begin, now int64) (most int64) {
+	var sorted []int64 // the amounts of the Span before an instant
+	next, first := 0, 0
+	for at := begin; ; at = min(now, at-at%hour+hour) {
+		for ; next < len(samples) && samples[next].Hour <= at; next++ {
+			place, _ := slices.BinarySearch(sorted, samples[next].Amount)
+			sorted = slices.Insert(sorted, place, samples[next].Amount)
+		}
+		for ; first < next && samples[first].Hour <= at-Span; first++ {
+			place, _ := slices.BinarySearch(sorted, samples[first].Amount)
+			sorted = slices.Delete(sorted, place, place+1)
+		}
+		if n := len(sorted); n > 0 {
+			most = max(most, sorted[(99*n+99)/100-1])
+		}
+		if at >= now {
+			return most
+		}
+	}
+}
+
+// peak is the highest amount of an hour since an instant.
+func peak(samples []Sample, since int64) (most int64) {
+	for _, s := range samples {
+		if s.Hour > since {
+			most = max(most, s.Amount)
+		}
+	}
+	return most
+}
+
+// within is what an hour's amount is within a span of at most an hour, rounded up.
+func within(amount, span int64) int64 {
+	high, low := bits.Mul64(uint64(amount), uint64(span)) //nolint:gosec // none is negative
+	low, carry := bits.Add64(low, uint64(hour-1), 0)
+	quotient, _ := bits.Div64(high+carry, low, uint64(hour))
+	return int64(quotient) //nolint:gosec // at most the amount
+}
