@@ -49,6 +49,10 @@ func readAuto(node Node, quota int64) (units int64, ok bool) {
 	if units, ok = readPart(t["max"], quota); !ok {
 		return 0, false
 	}
+	if units >= quota {
+		t["max"].Fail("max = %s leaves nothing of the quota of %d: use less", t["max"].show(), quota)
+		return 0, false
+	}
 	if least := headroom.Least(quota); units < least {
 		t["max"].Fail("max = %s is less than the least automatic headroom, 0.2 %% of the quota (%d): use more, or write headroom = %d", t["max"].show(), least, units)
 		return 0, false
@@ -83,7 +87,7 @@ func percentOf(percent *big.Rat, quota int64) int64 {
 // checkAuto finds what an automatic headroom cannot be worked out for.
 func (c *Config) checkAuto(node Node, l limit.Limit) {
 	if !l.CanDivide() {
-		node.Fail("headroom = %s: limit %s is a %s limit, and only a rolling or a calendar limit can have an automatic headroom: write units or a percentage", node.show(), l.Name, l.Window.Kind)
+		node.Fail("headroom = %s: limit %s is a %s limit, and only a rolling or a calendar limit can have an automatic headroom: write units or a percentage", autoShown(node), l.Name, l.Window.Kind)
 		return
 	}
 	if kept, needs := driver.KeptFor(c.Store.History), headroom.Reaches(l.Window); kept < needs {
@@ -92,11 +96,19 @@ func (c *Config) checkAuto(node Node, l limit.Limit) {
 		if c.Store.History == 0 {
 			is = "by default keeps"
 		}
-		node.Fail("headroom = %s: it is worked out from %d days of history, three full periods of limit %s and two weeks before, and the file %s %d: write history = \"%dd\" at the top of the file, or a headroom in units", node.show(), days, l.Name, is, kept/day, days)
+		node.Fail("headroom = %s: it is worked out from %d days of history, three full periods of limit %s and two weeks before, and the file %s %d: write history = \"%dd\" at the top of the file, or a headroom in units", autoShown(node), days, l.Name, is, kept/day, days)
 	}
 	if part := c.Store.OutageAllowance; part > l.Auto/c.Store.Hosts {
-		node.Warn("headroom = %s: outage_allowance = %d for each of %d hosts is more than the automatic headroom of limit %s may be (%d), so each host may spend only %d while the store is out of reach, and nothing is left for drift: write a higher max, or a lower outage_allowance", node.show(), part, c.Store.Hosts, l.Name, l.Auto, l.Auto/c.Store.Hosts)
+		node.Warn("headroom = %s: outage_allowance = %d for each of %d hosts is more than the automatic headroom of limit %s may be (%d), so each host may spend only %d while the store is out of reach, and nothing is left for drift: write a higher max, or a lower outage_allowance", autoShown(node), part, c.Store.Hosts, l.Name, l.Auto, l.Auto/c.Store.Hosts)
 	}
+}
+
+// autoShown is how the file asks for an automatic headroom.
+func autoShown(node Node) string {
+	if node.IsTable() {
+		return "{ auto = true, max = … }"
+	}
+	return node.show()
 }
 
 // day is in µs.

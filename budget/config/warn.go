@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quotactl/quotactl/budget/headroom"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -74,6 +75,9 @@ func neverBinds(l, other limit.Limit) bool {
 	if l.Name == other.Name || other.Observe && !l.Observe || l.Counts != other.Counts || l.PerOperation != other.PerOperation || l.Window.Kind != other.Window.Kind ||
 		!slices.Equal(l.Operations, other.Operations) || l.Window.Key() != other.Window.Key() || l.Window.Refill != other.Window.Refill {
 		return false
+	}
+	if other.Auto > 0 { // it may allow more than now
+		return other.Quota-headroom.Least(other.Quota) <= l.Limit
 	}
 	if l.Limit == other.Limit { // of equal limits, keep the one with a quota
 		return l.Quota == 0 && other.Quota > 0

@@ -164,8 +164,8 @@ func TestRaisedAtOnceLoweredLate(t *testing.T) {
 		{begin + 6*day + hour, 30, 30},
 		{begin + 23*day - 1, 30, 30}, // the third full period began on day 19: it still had the drift
 		{begin + 22*day - 1, 30, 30},
-		{begin + 23 * day, 10, 20},
-		{begin + 24 * day, 0, 20},
+		{begin + 23*day, 10, 20},
+		{begin + 24*day, 0, 20},
 	} {
 		p := Of(l, e, c.now)
 		check.Equal(t, p.Drift, c.drift, "drift", (c.now-begin)/hour)

@@ -46,7 +46,7 @@ func Budget(ctx context.Context, configPath, name string) (*budget.Budget, error
 	if err != nil {
 		return nil, err
 	}
-	b, err := BudgetOn(store, cfg, cfg.Store.URL, name, budget.WithClosers(store))
+	b, err := BudgetOn(store, cfg, cfg.Store.URL, name, budget.WithClosers(store), budget.WithLog(slog.Default()))
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}

@@ -207,7 +207,7 @@ func (a *app) chargeOnce(ctx context.Context, cfg *config.Config, name string, f
 		return budget.Receipt{}, errors.Join(err, store.Close())
 	}
 	receipt, err := f.charge(ctx, b)
-	return receipt, errors.Join(err, store.Close())
+	return receipt, errors.Join(err, b.Close(), store.Close())
 }
 
 // charge does what the flags say.

@@ -126,6 +126,7 @@ func (a *app) writeFaults(faults, warnings config.Errors) error {
 // writeSummary shows what a configuration without errors holds.
 func (a *app) writeSummary(cfg *config.Config, list []*jobs.Job) error {
 	budgets := table.New("BUDGET", ">LIMITS", ">COSTS", ">JOBS")
+	headrooms, automatic := view.NewHeadroomTable(), false
 	for _, name := range cfg.Budgets() {
 		upstream, _, err := cfg.Find(name)
 		if err != nil {
@@ -137,6 +138,7 @@ func (a *app) writeSummary(cfg *config.Config, list []*jobs.Job) error {
 				spenders++
 			}
 		}
+		automatic = view.AddHeadrooms(headrooms, name, upstream.Limits) || automatic
 		budgets.Add(name, view.Number(int64(len(upstream.Limits))), view.Number(int64(len(upstream.Costs))), view.Number(int64(spenders)))
 	}
 	ticks := table.New("JOB", "BUDGET", "NEXT TICK", "STAGGER")
@@ -149,6 +151,9 @@ func (a *app) writeSummary(cfg *config.Config, list []*jobs.Job) error {
 	}
 	if kept := guarantees(cfg, list); len(kept) > 0 {
 		out += "\n" + guaranteeTable(kept).String()
+	}
+	if automatic {
+		out += "\n" + headrooms.String()
 	}
 	return writeText(a.stdout, out)
 }

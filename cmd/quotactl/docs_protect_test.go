@@ -47,6 +47,15 @@ func TestDocumentedProtection(t *testing.T) {
 	}
 }
 
+// What docs/protect.md says of automatic headroom is what a new budget shows.
+func TestDocumentedAutomaticHeadroom(t *testing.T) {
+	effort.Processes(t)
+	w := newDocWay(t, "docs/protect.md", 10_000)
+	head, _, _ := strings.Cut(w.block("toml", "costs.toml"), "[upstream.youtube.limit")
+	w.write("costs.toml", head+w.block("toml", "automatic")+"[upstream.youtube.credential.key1]\n")
+	w.shell("automatic")
+}
+
 // plainProtection is a text without instants, spans and the breaks of lines.
 func plainProtection(text string) string {
 	text = strings.Join(strings.Fields(text), " ")

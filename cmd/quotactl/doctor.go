@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/secret"
 	"github.com/quotactl/quotactl/internal/view"
 )
@@ -58,17 +57,17 @@ func (a *app) doctor(ctx context.Context, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	answer := doctorAnswer{At: instant(a.now().UTC()), Store: secret.RedactURL(a.storeAt(cfg)), Checks: []findingJSON{}}
+	found := doctorAnswer{At: instant(a.now().UTC()), Store: secret.RedactURL(a.storeAt(cfg)), Checks: []findingJSON{}}
 	for _, f := range append(a.secretFindings(cfg), a.findings(ctx, cfg)...) {
-		answer.Checks = append(answer.Checks, findingJSON(f))
+		found.Checks = append(found.Checks, findingJSON(f))
 	}
 	if asJSON {
-		err = writeJSON(a.stdout, answer)
+		err = writeJSON(a.stdout, found)
 	} else {
-		err = a.writeFindings(answer)
+		err = a.writeFindings(found)
 	}
 	faults := 0
-	for _, f := range answer.Checks {
+	for _, f := range found.Checks {
 		if f.Level == driver.Fault {
 			faults++
 		}
@@ -112,33 +111,9 @@ func (a *app) findings(ctx context.Context, cfg *config.Config) []driver.Finding
 			list = append(list, driver.Finding{Check: "totals of " + name, Level: driver.Fault, Says: err.Error()})
 			continue
 		}
-		list = append(list, b.Audit(ctx))
-		if f, some := sharesFinding(ctx, b); some {
-			list = append(list, f)
-		}
+		list = append(append(list, b.Audit(ctx)), answer.Findings(ctx, b)...)
 	}
 	return append(list, closing(store)...)
-}
-
-// sharesFinding tells whether all hosts divide a budget's limits alike; false if none does,
-// or the store does not say.
-func sharesFinding(ctx context.Context, b *budget.Budget) (f driver.Finding, some bool) {
-	status, err := b.Status(ctx)
-	if err != nil { // the totals' finding says it
-		return f, false
-	}
-	f = driver.Finding{Check: "shares of " + b.Name(), Level: driver.OK, Says: "all hosts that charged within the last hour have the same shares"}
-	var hosts []string
-	for _, o := range status.OtherShares {
-		hosts = append(hosts, o.Host)
-	}
-	if len(hosts) > 0 {
-		f.Level = driver.Warning
-		f.Says = "other shares than here, or none, are in use on " + strings.Join(slices.Compact(slices.Sorted(slices.Values(hosts))), ", ")
-		f.Advice = "give all hosts the same shares: what is guaranteed holds only where they are the same; a host is forgotten an hour after its last charge"
-	}
-	divided := slices.ContainsFunc(status.Limits, func(l budget.LimitStatus) bool { return len(l.Shares) > 0 })
-	return f, divided || len(hosts) > 0
 }
 
 // closing closes the store and reports a failure.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -87,6 +88,6 @@ func (a *app) onBudget(ctx context.Context, name string, do func(context.Context
 		if err != nil {
 			return err
 		}
-		return do(ctx, b)
+		return errors.Join(do(ctx, b), b.Close())
 	})
 }

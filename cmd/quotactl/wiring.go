@@ -74,7 +74,7 @@ func (a *app) openStore(ctx context.Context, cfg *config.Config) (open.Backend, 
 // budget opens a budget of the configuration on a store; the store stays the
 // caller's to close. The error is budget.ErrUnknownBudget for a wrong name.
 func (a *app) budget(cfg *config.Config, store driver.Store, name string) (*budget.Budget, error) {
-	return open.BudgetOn(store, cfg, a.storeAt(cfg), name)
+	return open.BudgetOn(store, cfg, a.storeAt(cfg), name, budget.WithLog(a.logger()))
 }
 
 // useSandbox makes the sandbox's own store, beside the configuration, the one

@@ -44,8 +44,11 @@ type Limit struct {
 	// Quota and Headroom are null for a cap of the user's own.
 	Quota    *int64 `json:"quota"`
 	Headroom *int64 `json:"headroom"`
-	Limit    int64  `json:"limit"`
-	Used     int64  `json:"used"`
+	// Auto is true if the headroom is automatic; Parts is what it is made of.
+	Auto  bool           `json:"auto,omitempty"`
+	Parts *HeadroomParts `json:"headroom_parts,omitempty"`
+	Limit int64          `json:"limit"`
+	Used  int64          `json:"used"`
 	// Held is what passes hold and have not spent; left out if that is nothing.
 	Held      []Held `json:"held,omitempty"`
 	Remaining int64  `json:"remaining"`
@@ -83,6 +86,20 @@ type Held struct {
 	Region Text    `json:"region"`
 	Amount int64   `json:"amount"` // in what the limit counts
 	Until  Instant `json:"until"`  // unless its pass goes on
+}
+
+// HeadroomParts is what an automatic headroom is made of, in what the limit counts.
+type HeadroomParts struct {
+	Drift    int64 `json:"drift"`
+	InFlight int64 `json:"in_flight"`
+	Clock    int64 `json:"clock"`
+	Outage   int64 `json:"outage"`
+	Least    int64 `json:"least"`
+	Most     int64 `json:"most"`
+	// Known: the upstream has reported in three full periods; otherwise the headroom is
+	// Most. Periods is in how many it has, up to three.
+	Known   bool `json:"known"`
+	Periods int  `json:"periods"`
 }
 
 // LimitShare is what one share of a limit has used, in what the limit counts.
@@ -150,6 +167,9 @@ func newLimit(l budget.LimitStatus, at time.Time) Limit {
 	}
 	if l.Quota > 0 {
 		out.Quota, out.Headroom = &l.Quota, &l.Headroom
+	}
+	if p := l.Parts; p != nil {
+		out.Auto, out.Parts = true, &HeadroomParts{p.Drift, p.InFlight, p.Clock, p.Outage, p.Least, p.Most, p.Known, p.Periods}
 	}
 	if c := l.Window.Calendar; c != nil {
 		out.Calendar, out.Timezone = Text(c.Length()), Text(c.Zone())

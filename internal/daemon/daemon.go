@@ -116,7 +116,7 @@ func (d *Daemon) open(cfg *config.Config, list []*jobs.Job) (*generation, error)
 			continue
 		}
 		var err error
-		if g.budgets[name], err = open.BudgetOn(d.store, cfg, d.storeAt(cfg), name); err != nil {
+		if g.budgets[name], err = open.BudgetOn(d.store, cfg, d.storeAt(cfg), name, budget.WithLog(d.log)); err != nil {
 			return nil, err
 		}
 	}
@@ -146,7 +146,7 @@ func (d *Daemon) decisions(g *generation) *serve.Server {
 	return serve.New(serve.Options{
 		Budgets: slices.Collect(maps.Values(g.budgets)),
 		Open: func(name string) (*budget.Budget, error) {
-			return open.BudgetOn(d.store, g.config, d.storeAt(g.config), name)
+			return open.BudgetOn(d.store, g.config, d.storeAt(g.config), name, budget.WithLog(d.log))
 		},
 		Token: d.o.Endpoint.token, Loopback: d.o.Endpoint.loopback, Log: d.log,
 		Leased:   d.metrics.leased,

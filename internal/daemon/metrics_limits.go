@@ -19,7 +19,7 @@ const readAgain = 5 * time.Second
 type limitCollector struct {
 	timeout                           time.Duration
 	used, limit, remaining, recovered *prometheus.Desc
-	drift, locked                     *prometheus.Desc
+	drift, locked, headroom, part     *prometheus.Desc
 
 	shareGuarantee, shareInForce, shareUsed, shareKept, shareBorrowed *prometheus.Desc
 	otherShares                                                       *prometheus.Desc
@@ -52,6 +52,9 @@ func newLimitCollector(timeout time.Duration) *limitCollector {
 
 		otherShares: prometheus.NewDesc("quotactl_other_shares_seen_seconds", "When a host last charged that divides the limits into other shares than here, in seconds since the Unix epoch; for an hour.", []string{"budget", "host"}, nil),
 
+		headroom: desc("headroom_units", "What is kept back of a limit's quota now, in what the limit counts."),
+		part:     prometheus.NewDesc("quotactl_limit_headroom_part_units", "What a part of a limit's automatic headroom asks for: drift, in_flight, clock or outage. Their sum is the headroom, within its minimum and maximum.", []string{"budget", "limit", "part"}, nil),
+
 		locked: desc("locked_until_seconds", "When the lock on a limit ends, or on the whole budget if limit is empty, in seconds since the Unix epoch."),
 	}
 }
@@ -71,6 +74,8 @@ func (c *limitCollector) Describe(to chan<- *prometheus.Desc) {
 	to <- c.recovered
 	to <- c.drift
 	to <- c.locked
+	to <- c.headroom
+	to <- c.part
 	to <- c.shareGuarantee
 	to <- c.shareInForce
 	to <- c.shareUsed
@@ -85,6 +90,14 @@ func (c *limitCollector) Collect(to chan<- prometheus.Metric) {
 		for _, l := range status.Limits {
 			for desc, value := range map[*prometheus.Desc]int64{c.used: l.Used, c.limit: l.Limit.Limit, c.remaining: l.Remaining, c.recovered: l.Recovered, c.drift: l.Drift} {
 				to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value), status.Budget, l.Name)
+			}
+			if l.Quota > 0 {
+				to <- prometheus.MustNewConstMetric(c.headroom, prometheus.GaugeValue, float64(l.Headroom), status.Budget, l.Name)
+			}
+			if l.Parts != nil {
+				for _, p := range l.Parts.Named() {
+					to <- prometheus.MustNewConstMetric(c.part, prometheus.GaugeValue, float64(p.Amount), status.Budget, l.Name, p.Name)
+				}
 			}
 			for _, s := range l.Shares {
 				for desc, value := range map[*prometheus.Desc]int64{c.shareGuarantee: s.Guarantee, c.shareInForce: s.InForce, c.shareUsed: s.Used, c.shareKept: s.Kept, c.shareBorrowed: s.Borrowed} {

@@ -117,6 +117,9 @@ func notes(l budget.LimitStatus, at time.Time) []string {
 	if l.Drift > 0 {
 		list = append(list, fmt.Sprintf("the upstream counts %s more than was charged", Number(l.Drift)))
 	}
+	if l.Parts != nil {
+		list = append(list, "headroom "+l.Parts.String())
+	}
 	if l.Observe {
 		list = append(list, "only observes: it refuses nothing")
 	}

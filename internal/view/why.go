@@ -86,6 +86,9 @@ func whyLimitText(l budget.WhyLimit, at time.Time) string {
 	for _, h := range l.Held {
 		out += table.Wrap("  ", heldText(h))
 	}
+	if l.Parts != nil {
+		out += table.Wrap("  ", "headroom "+l.Parts.String())
+	}
 	for _, s := range l.Shares {
 		switch {
 		case s.Name == l.Share:
