@@ -3,6 +3,7 @@ package budget_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -305,6 +306,42 @@ func TestInFlightAtAReset(t *testing.T) {
 		synctest.Wait()
 		check.Equal(t, parts(t, b).InFlight, 11, "in flight")
 		check.Equal(t, parts(t, open()).InFlight, 11, "as others see it")
+	})
+}
+
+// A host whose clock is off keeps back what the busiest hour charges in the difference, and so
+// do all others.
+func TestClockOfAHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, start := autoStore(), time.Now()
+		b := must.Get(budget.New(store, autoSpec(t, nil)))(t)
+		late := must.Get(budget.New(store, autoSpec(t, nil), budget.WithNow(func() time.Time { return time.Now().Add(-2 * time.Second) })))(t)
+		evidence(t, start, b)
+		units := int64(9_000)
+		must.Get(late.Charge(context.Background(), budget.Call{Operation: "get", Units: &units}))(t)
+		<-time.After(time.Minute)
+		_ = parts(t, late) // begins to share the difference, and to read the charge
+		synctest.Wait()
+		<-time.After(time.Minute)
+		_ = parts(t, b)
+		synctest.Wait()
+		check.Equal(t, parts(t, late).Clock, 5, "9,000 an hour in 2 s, the late host's")
+		check.Equal(t, parts(t, b).Clock, 5, "the other's")
+	})
+}
+
+// What is more than the maximum is logged once.
+func TestCappedHeadroomIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logged strings.Builder
+		b := must.Get(budget.New(autoStore(), autoSpec(t, nil), budget.WithLog(slog.New(slog.NewTextHandler(&logged, nil)))))(t)
+		evidence(t, time.Now(), b)
+		check.Equal(t, logged.String(), "", "logged before")
+		used(t, b, 501, budget.Receipt{})
+		used(t, b, 510, budget.Receipt{})
+		check.Equal(t, parts(t, b).Units(), 500, "headroom")
+		check.Contains(t, logged.String(), "budget=up/key1 limit=day max=500 drift=501 in_flight=0 clock=0 outage=0")
+		check.Equal(t, strings.Count(logged.String(), "\n"), 1, "lines")
 	})
 }
 

@@ -220,6 +220,40 @@ func TestOutage(t *testing.T) {
 	check.Equal(t, p.Units(), 60, "units")
 }
 
+// What a host may spend while the store is out of reach, which package outage takes from the
+// headroom, is the same whatever the headroom is now.
+func TestOutagePartOfAHost(t *testing.T) {
+	for _, hosts := range []int64{1, 2, 3, 7} {
+		for _, allowance := range []int64{0, 1, 20, 70, 166, 167, 500, 1000} {
+			l := daily(t)
+			l.OutagePart = min(allowance, l.Auto/hosts) * hosts // as package config does
+			for drift := range int64(600) {
+				p := Unknown(l)
+				p.Known, p.Drift = drift > 0, drift
+				check.Equal(t, min(allowance, p.Units()/hosts), l.OutagePart/hosts, "of", hosts, "hosts with", allowance, "and a drift of", drift)
+			}
+		}
+	}
+}
+
+// The text names the parts that are not 0, and what bounds them.
+func TestText(t *testing.T) {
+	for _, c := range []struct {
+		parts Parts
+		want  string
+	}{
+		{Parts{Known: true, Periods: 3, Drift: 30, InFlight: 11, Least: 20, Most: 500}, "41: 30 drift, 11 in flight"},
+		{Parts{Known: true, Periods: 3, Drift: 30, InFlight: 11, Clock: 2, Outage: 60, Least: 20, Most: 500}, "103: 30 drift, 11 in flight, 2 clock, 60 outage"},
+		{Parts{Known: true, Periods: 3, Least: 20, Most: 500}, "20, its minimum"},
+		{Parts{Known: true, Periods: 3, Clock: 3, Least: 20, Most: 500}, "20, its minimum: 3 clock"},
+		{Parts{Known: true, Periods: 3, Drift: 600, Clock: 3, Least: 20, Most: 500}, "500, its maximum, of 603: 600 drift, 3 clock"},
+		{Parts{Periods: 1, Least: 20, Most: 500}, "500, its maximum, until the upstream has reported in 3 full periods, of which there are 1"},
+		{Parts{Periods: 3, Least: 20, Most: 500}, "500, its maximum, because the history does not reach back to the third full period in which the upstream reported"},
+	} {
+		check.Equal(t, c.parts.String(), c.want, "text")
+	}
+}
+
 // Periods of evidence are a calendar's days and months, else the window's length, at least a
 // day.
 func TestPeriod(t *testing.T) {

@@ -22,6 +22,15 @@ func TestSameSpec(t *testing.T) {
 		must.Get(budget.New(memstore.New(func() int64 { return 0 }), s))(t)
 		return s
 	}
+	automatic := func(most int64) func(*budget.Spec) {
+		return func(s *budget.Spec) {
+			s.Limits[0].Quota, s.Limits[0].Auto = 10+most, most
+			s.Limits[0] = s.Limits[0].WithHeadroom(most)
+		}
+	}
+	if before, after := spec("Europe/London", automatic(2)), spec("Europe/London", automatic(2)); !sameSpec(before, after) {
+		t.Error("an automatic headroom is a difference")
+	}
 	one := spec("Europe/London", func(*budget.Spec) {})
 	for name, c := range map[string]struct {
 		other budget.Spec
@@ -32,6 +41,7 @@ func TestSameSpec(t *testing.T) {
 		"another price": {spec("Europe/London", func(s *budget.Spec) { s.Costs["get"] = budget.Cost{Units: 2} }), false},
 		"another limit": {spec("Europe/London", func(s *budget.Spec) { s.Limits[0].Limit = 11 }), false},
 		"a guard":       {spec("Europe/London", func(s *budget.Spec) { s.Limits[0].Window.Guard = 1_000_000 }), false},
+		"automatic":     {spec("Europe/London", automatic(2)), false},
 		"observed":      {spec("Europe/London", func(s *budget.Spec) { s.Observe = true }), false},
 	} {
 		if sameSpec(one, c.other) != c.same {

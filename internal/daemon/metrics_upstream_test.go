@@ -16,7 +16,10 @@ func (w *watched) truth() budget.Lock {
 	w.t.Helper()
 	b := must.Get(budget.New(w.metered, budget.Spec{
 		Name: "seen/main", Costs: map[string]budget.Cost{"get": {Units: 1}},
-		Limits: []limit.Limit{{Name: "hour", Quota: 10, Limit: 10, Observe: true, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}},
+		Limits: []limit.Limit{
+			{Name: "hour", Quota: 10, Limit: 10, Observe: true, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)},
+			{Name: "auto", Quota: 1000, Headroom: 50, Auto: 50, Limit: 950, OutagePart: 60, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)},
+		},
 	}))(w.t)
 	both := map[string]*budget.Budget{"shop/main": w.b, "seen/main": b}
 	w.m.admit(both, nil)
@@ -40,6 +43,10 @@ func TestMetricsOfTheUpstream(t *testing.T) {
 		`quotactl_drift_units_total{budget="seen/main",limit="hour"} 7`,
 		`quotactl_limit_drift_units{budget="seen/main",limit="hour"} 7`,
 		`quotactl_limit_drift_units{budget="shop/main",limit="daily"} 0`,
+		`quotactl_limit_headroom_units{budget="seen/main",limit="auto"} 50`,
+		`quotactl_limit_headroom_units{budget="seen/main",limit="hour"} 0`,
+		`quotactl_limit_headroom_part_units{budget="seen/main",limit="auto",part="drift"} 0`,
+		`quotactl_limit_headroom_part_units{budget="seen/main",limit="auto",part="outage"} 60`,
 		fmt.Sprintf(`quotactl_limit_locked_until_seconds{budget="seen/main",limit="hour"} %v`, float64(lock.Until.UnixMicro())/1e6),
 		`quotactl_decisions_total{budget="seen/main",operation="get",result="granted",source="store"} 4`,
 		`quotactl_decisions_total{budget="shop/main",operation="get",result="locked",source="store"} 1`,

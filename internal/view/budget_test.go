@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/headroom"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
@@ -80,4 +81,14 @@ func TestNotesWithinGuard(t *testing.T) {
 		why := strings.Join(strings.Fields(whyLimitText(budget.WhyLimit{LimitStatus: l}, reset.Add(after))), " ")
 		check.Equal(t, strings.Contains(why, "the period before still counts"), want != "", "why says", why)
 	}
+}
+
+// An automatic headroom says what it is made of, in status and in why.
+func TestNotesOfAutomaticHeadroom(t *testing.T) {
+	l := budget.LimitStatus{
+		Limit: limit.Limit{Name: "day", Quota: 1000, Auto: 50, Headroom: 41, Limit: 959, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)},
+		Parts: &headroom.Parts{Known: true, Periods: 3, Drift: 30, InFlight: 11, Least: 2, Most: 50},
+	}
+	check.EqualSlices(t, notes(l, time.Time{}), []string{"headroom 41: 30 drift, 11 in flight"}, "status")
+	check.Contains(t, whyLimitText(budget.WhyLimit{LimitStatus: l}, time.Time{}), "\n  headroom 41: 30 drift, 11 in flight\n", "why")
 }
