@@ -200,6 +200,8 @@ func (b *Budget) agree(why Why, decisions driver.Decisions, limits []limit.Limit
 		refused := why.Refused != nil && why.Refused.Limit == l.Name
 		switch {
 		case at < 0:
+		case l.Limit.Limit != limits[at].Limit: // an automatic headroom has changed
+			return false
 		case l.Window.Kind != limit.Bucket:
 			if l.Used != decisions.Used[at] || !slices.Equal(l.InForce(why.At.UnixMicro()), l.InForce(decisions.Now)) {
 				return false
