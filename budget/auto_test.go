@@ -309,6 +309,35 @@ func TestInFlightAtAReset(t *testing.T) {
 	})
 }
 
+// What is charged within the guard of a reset counts in both periods, so it is not in flight.
+func TestInFlightWithinTheGuard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		guarded := func(l *limit.Limit) { l.Window.Guard = (2 * time.Second).Microseconds() }
+		b, start := must.Get(budget.New(autoStore(), autoSpec(t, guarded)))(t), time.Now()
+		take := func(units int64) budget.Receipt {
+			return must.Get(b.Charge(context.Background(), budget.Call{Operation: "get", Units: &units}))(t)
+		}
+		until(start, time.Hour)
+		r := take(1)
+		<-time.After(4 * time.Second)
+		used(t, b, 1, r)
+		for day := 1; day < 5; day++ {
+			until(start, time.Duration(day)*oneDay+time.Hour)
+			used(t, b, 0, budget.Receipt{})
+		}
+		for before, units := range map[time.Duration]int64{time.Second: 100, 3 * time.Second: 30, 5 * time.Second: 1000} {
+			time.AfterFunc(time.Until(start.Add(5*oneDay-before)), func() { take(units) })
+		}
+		until(start, 5*oneDay+time.Minute)
+		take(1)
+		synctest.Wait()
+		<-time.After(time.Minute)
+		take(1)
+		synctest.Wait()
+		check.Equal(t, parts(t, b).InFlight, 30, "in flight")
+	})
+}
+
 // A host whose clock is off keeps back what the busiest hour charges in the difference, and so
 // do all others.
 func TestClockOfAHost(t *testing.T) {
