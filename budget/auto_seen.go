@@ -22,18 +22,17 @@ type plainCharges struct {
 
 // saw notes what this process saw in the period of an instant (µs). at is 0 unless the
 // upstream reported then. a.mu is held.
-func (a *autos) saw(l limit.Limit, at int64, seen headroom.Seen) (changed bool) {
+func (a *autos) saw(l limit.Limit, at int64, seen headroom.Seen) {
 	for _, notes := range []*headroom.Notes{&a.notes, &a.pending} {
 		if notes.Limits == nil {
 			notes.Limits = map[string]headroom.Noted{}
 		}
 		noted := notes.Limits[l.Name]
 		if now := noted.See(l.Window, at, seen); notes == &a.notes && !now {
-			return false
+			return
 		}
 		notes.Limits[l.Name] = noted
 	}
-	return true
 }
 
 // sawClock notes a difference between this process's and the store's clock. It matters only
@@ -52,16 +51,26 @@ func (a *autos) sawClock(off, now int64) {
 
 func roundUp(span int64) int64 { return (span + seenStep - 1) / seenStep * seenStep }
 
+// counts reports whether a store takes a report into account: neither of a past period, nor
+// past its reset.
+func counts(l limit.Limit, r driver.Report, now int64) bool {
+	from := l.Window.Cut(now) + 1
+	if l.Window.Kind == limit.CalendarKind {
+		from, _ = l.Window.Span(now)
+	}
+	return (r.At == 0 || r.At >= from) && (r.Reset == 0 || r.Reset > now)
+}
+
 // reported takes in what a report said of a limit: that there was one, how long the request
 // took, and drift, which raises the headroom at once.
-func (a *autos) reported(ctx context.Context, l limit.Limit, receipt Receipt, d driver.Drift) {
-	if a == nil || !a.follows[l.Name] {
+func (a *autos) reported(ctx context.Context, l limit.Limit, r driver.Report, d driver.Drift) {
+	if a == nil || !a.follows[l.Name] || !counts(l, r, d.Now) {
 		return
 	}
 	a.ready(ctx)
 	start, _ := headroom.Period(l.Window, d.Now)
 	seen := headroom.Seen{Start: start, Reported: true}
-	if took := d.Now - receipt.At.UnixMicro(); !receipt.At.IsZero() && took > 0 {
+	if took := d.Now - r.At; r.At > 0 && took > 0 {
 		seen.Request = roundUp(min(took, headroom.MaxRequest))
 	}
 	a.mu.Lock()

@@ -90,7 +90,7 @@ func (b *Budget) Report(ctx context.Context, r UpstreamReport) (Drift, error) {
 	if err != nil {
 		return fail(err)
 	}
-	b.auto.reported(ctx, l, r.Receipt, done)
+	b.auto.reported(ctx, l, report, done)
 	drift := Drift{Limit: l.Name, Added: done.Added, Total: done.Total}
 	if done.Until > 0 {
 		drift.Until = time.UnixMicro(done.Until).UTC()

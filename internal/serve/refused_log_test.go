@@ -20,7 +20,7 @@ func TestRememberedRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		w := newWorld(t, serve.Options{})
-		b := must.Get(budget.New(refusals.New(w.store, 100*time.Millisecond), w.spec))(t)
+		b := must.Get(budget.New(refusals.New(w.store, 100*time.Millisecond), w.spec, budget.WithJobStore(w.store)))(t)
 		w.Server = serve.New(serve.Options{Budgets: []*budget.Budget{b}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		w.post("/v1/charge", `{"budget":"shop/main","operation":"export","units":90}`).is(200)
 		const export = `{"budget":"shop/main","operation":"export"`

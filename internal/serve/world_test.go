@@ -65,7 +65,7 @@ func newWorld(t *testing.T, o serve.Options) *world {
 	w.spec = budget.Spec{
 		Name: "shop/main", Costs: map[string]budget.Cost{"get": {Units: 1}, "export": {Units: 40}, "huge": {Units: 101}, "hit": {Units: 1, LeaseUnits: 20}},
 		Limits: []limit.Limit{
-			{Name: "daily", Quota: 120, Headroom: 20, Limit: 100, Counts: limit.CountUnits, Window: limit.RollingWindow(24 * time.Hour)},
+			{Name: "daily", Quota: 120, Headroom: 20, Auto: 20, Limit: 100, Counts: limit.CountUnits, Window: limit.RollingWindow(24 * time.Hour)},
 			{Name: "gets", Limit: 50, Counts: limit.CountCalls, Window: limit.RollingWindow(time.Hour), Operations: []string{"get"}},
 			{
 				Name: "divided", Limit: 1_000_000, Counts: limit.CountUnits, Window: limit.CalendarWindow(must.Get(limit.NewCalendar(limit.Day, "UTC", 0))(t)),
