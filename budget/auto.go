@@ -48,6 +48,7 @@ type autos struct {
 	known   map[string]headroom.Evidence // but for Noted
 	full    int64                        // the hour in which all of the history was read, µs
 	failed  bool                         // the last read
+	active  bool                         // this process has charged or reported
 }
 
 // presentLimits are the limits with the present headroom, and what that is made of, by the

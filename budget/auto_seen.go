@@ -35,16 +35,17 @@ func (a *autos) saw(l limit.Limit, at int64, seen headroom.Seen) {
 	}
 }
 
-// sawClock notes a difference between this process's and the store's clock. It matters only
-// in periods of a calendar. a.mu is held.
+// sawClock notes the difference between this process's and the store's clock. It matters only
+// for calendars. Who only looks notes nothing. a.mu is held.
 func (a *autos) sawClock(off, now int64) {
-	if off == 0 {
+	if !a.active {
 		return
 	}
+	off = roundUp(min(off, headroom.MaxClock))
 	for _, l := range a.own {
 		if l.Window.Kind == limit.CalendarKind {
 			start, _ := headroom.Period(l.Window, now)
-			a.saw(l, 0, headroom.Seen{Start: start, Clock: roundUp(min(off, headroom.MaxClock))})
+			a.saw(l, 0, headroom.Seen{Start: start, Clock: &off})
 		}
 	}
 }
@@ -74,6 +75,7 @@ func (a *autos) reported(ctx context.Context, l limit.Limit, r driver.Report, d 
 		seen.Request = roundUp(min(took, headroom.MaxRequest))
 	}
 	a.mu.Lock()
+	a.active = true
 	first, lowered := !a.notes.Limits[l.Name].Reported(start), false
 	a.saw(l, d.Now, seen)
 	if d.Added > 0 {
@@ -106,7 +108,11 @@ func (a *autos) charged(limits []limit.Limit, items []driver.Item, decided drive
 	defer a.mu.Unlock()
 	for i, item := range items {
 		d := &decided.Items[i]
-		if d.Result != driver.Granted || item.Lease > 0 || item.DryRun || d.Replayed || d.Allowance {
+		if d.Result != driver.Granted || item.DryRun || d.Replayed || d.Allowance {
+			continue
+		}
+		a.active = true
+		if item.Lease > 0 {
 			continue
 		}
 		for _, l := range limits {

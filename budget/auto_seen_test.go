@@ -78,25 +78,41 @@ func TestInFlightWithinTheGuard(t *testing.T) {
 	})
 }
 
-// A host whose clock is off keeps back what the busiest hour charges in the difference, and so
-// do all others.
-func TestClockOfAHost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store, start := autoStore(), time.Now()
-		b := must.Get(budget.New(store, autoSpec(t, nil)))(t)
-		late := must.Get(budget.New(store, autoSpec(t, nil), budget.WithNow(func() time.Time { return time.Now().Add(-2 * time.Second) })))(t)
-		evidence(t, start, b)
-		units := int64(9_000)
-		must.Get(late.Charge(context.Background(), budget.Call{Operation: "get", Units: &units}))(t)
-		<-time.After(time.Minute)
-		_ = parts(t, late) // begins to share the difference, and to read the charge
-		synctest.Wait()
-		<-time.After(time.Minute)
-		_ = parts(t, b)
-		synctest.Wait()
-		check.Equal(t, parts(t, late).Clock, 5, "9,000 an hour in 2 s, the late host's")
-		check.Equal(t, parts(t, b).Clock, 5, "the other's")
-	})
+// Where all hosts' clocks are off the store's, what the busiest hour charges in the difference
+// is kept back. One right clock is enough to tell that the store's is right.
+func TestClocksOff(t *testing.T) {
+	for _, right := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			store, start := autoStore(), time.Now()
+			off := func(by time.Duration) *budget.Budget {
+				return must.Get(budget.New(store, autoSpec(t, nil), budget.WithNow(func() time.Time { return time.Now().Add(by) })))(t)
+			}
+			hosts := []*budget.Budget{off(-2 * time.Second), off(3 * time.Second)}
+			if right {
+				hosts = append(hosts, off(0))
+			}
+			for day := range 6 {
+				until(start, time.Duration(day)*oneDay+time.Hour)
+				for _, b := range hosts {
+					_ = parts(t, b)
+					synctest.Wait()
+					used(t, b, 0, budget.Receipt{})
+					<-time.After(2 * time.Minute)
+					_ = parts(t, b) // shares what it saw
+					synctest.Wait()
+				}
+				if day == 4 {
+					units := int64(9_000)
+					must.Get(hosts[0].Charge(context.Background(), budget.Call{Operation: "get", Units: &units}))(t)
+				}
+			}
+			for i, b := range hosts {
+				_ = parts(t, b)
+				synctest.Wait()
+				check.Equal(t, parts(t, b).Clock, map[bool]int64{true: 0, false: 5}[right], "9,000 an hour in 2 s, by host", i)
+			}
+		})
+	}
 }
 
 // A report that the store does not take into account is no evidence: of a past day, or past its

@@ -13,9 +13,10 @@
 //     a rolling window later than they were charged: what was charged within the longest
 //     request time. Reservations are not among them: open ones count in both periods, and
 //     ended ones from their end.
-//   - Clock: what is charged at the highest hourly rate within the largest difference that was
-//     seen between a caller's and the store's clock. Only calendars have it: in a rolling
-//     window both ends are by one clock. A guard makes it, and InFlight, smaller.
+//   - Clock: what is charged at the highest hourly rate within the difference between the
+//     hosts' clocks and the store's: the least that a host measured in a period, of past
+//     periods. Only calendars have it: in a rolling window both ends are by one clock. A guard
+//     makes it, and InFlight, smaller.
 //   - Outage: the hosts' outage part ([limit.Limit.OutagePart]).
 //
 // A part is raised at once, and lowered only after three full periods of evidence: each is

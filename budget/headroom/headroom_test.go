@@ -201,10 +201,18 @@ func TestClock(t *testing.T) {
 		{0, 0, 0}, {100_000, 0, 1}, {1_000_000, 0, 2}, {2_000_000, 0, 3}, {2_000_000, 1_000_000, 2}, {1_000_000, 1_000_000, 0}, {3_600_000_000, 0, 61},
 	} {
 		e.Noted = reports(4)
-		e.Noted.See(l.Window, 0, Seen{Start: begin + 2*day, Clock: c.off})
+		for _, off := range []int64{c.off + 5, c.off, 30_000_000_000} { // a wrong host clock is no matter
+			e.Noted.See(l.Window, 0, Seen{Start: begin + 2*day, Clock: &off})
+		}
 		l.Window.Guard = c.guard
 		check.Equal(t, Of(l, e, begin+4*day).Clock, c.want, "off by", c.off, "with a guard of", c.guard)
 	}
+	l.Window.Guard = 0
+	off := int64(50_000_000)
+	e.Noted = reports(4)
+	e.Noted.See(l.Window, 0, Seen{Start: begin + 3*day, Clock: &off})
+	check.Equal(t, Of(l, e, begin+4*day-1).Clock, 0, "while others may still measure less")
+	check.Equal(t, Of(l, e, begin+4*day).Clock, 51, "in the next period")
 	l.Window = limit.RollingWindow(24 * time.Hour)
 	check.Equal(t, Of(l, e, begin+4*day).Clock, 0, "in a rolling window both ends are by one clock")
 	check.Equal(t, within(limit.MaxUnits, hour), limit.MaxUnits, "the largest amount")

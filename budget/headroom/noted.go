@@ -29,10 +29,12 @@ type Seen struct {
 	Reported bool  `json:"reported"` // the upstream said how much of the limit is used
 	// InFlight is what was in flight, by host.
 	InFlight map[string]int64 `json:"in_flight,omitempty"`
-	// Request is the longest time from a charge to the report of its response, and Clock
-	// the largest difference between a caller's and the store's clock, both in µs.
+	// Request is the longest time from a charge to the report of its response, in µs.
 	Request int64 `json:"request_us,omitempty"`
-	Clock   int64 `json:"clock_us,omitempty"`
+	// Clock is the least difference that any host measured between its clock and the
+	// store's, in µs; nil: none did. One wrong clock of a host harms nobody, since units
+	// return by the earlier of its and the store's clock, and charges count from the later.
+	Clock *int64 `json:"clock_us,omitempty"`
 }
 
 // Period is the period of evidence that contains an instant: a calendar's day or month; for
@@ -78,10 +80,11 @@ func (n Noted) Begin(w limit.Window, now int64) (begin int64, periods int) {
 	return begin, periods
 }
 
-// most is the highest that was seen in periods that end after an instant.
-func (n Noted) most(w limit.Window, after int64, what func(Seen) int64) (most int64) {
+// most is the highest that was seen in periods that end after an instant and begin before
+// another.
+func (n Noted) most(w limit.Window, after, before int64, what func(Seen) int64) (most int64) {
 	for _, s := range n.Periods {
-		if _, end := Period(w, s.Start); end > after {
+		if _, end := Period(w, s.Start); end > after && s.Start < before {
 			most = max(most, what(s))
 		}
 	}
@@ -95,7 +98,12 @@ func (s Seen) inFlight() (sum int64) {
 	return sum
 }
 
-func (s Seen) clock() int64 { return s.Clock }
+func (s Seen) clock() int64 {
+	if s.Clock == nil {
+		return 0
+	}
+	return *s.Clock
+}
 
 // LongestRequest is the longest request that is noted, in µs.
 func (n Noted) LongestRequest() (most int64) {
@@ -129,8 +137,11 @@ func (n *Noted) See(w limit.Window, at int64, seen Seen) (changed bool) {
 	if seen.Reported && at > 0 && (n.Since == 0 || at < n.Since) {
 		n.Since, changed = at, true
 	}
-	if seen.Request > s.Request || seen.Clock > s.Clock {
-		s.Request, s.Clock, changed = max(s.Request, seen.Request), max(s.Clock, seen.Clock), true
+	if seen.Request > s.Request {
+		s.Request, changed = seen.Request, true
+	}
+	if seen.Clock != nil && (s.Clock == nil || *seen.Clock < *s.Clock) {
+		s.Clock, changed = seen.Clock, true
 	}
 	for host, amount := range seen.InFlight {
 		sum := max(s.InFlight[host], amount)

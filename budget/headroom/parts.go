@@ -78,9 +78,10 @@ func Of(l limit.Limit, e Evidence, now int64) Parts {
 	}
 	p.Known = true
 	p.Drift = highest(e.Drift, begin, now)
-	p.InFlight = e.Noted.most(l.Window, begin-Span, Seen.inFlight)
+	p.InFlight = e.Noted.most(l.Window, begin-Span, limit.Never, Seen.inFlight)
 	if l.Window.Kind == limit.CalendarKind {
-		off := min(MaxClock, e.Noted.most(l.Window, begin-Span, Seen.clock)) - l.Window.Guard
+		present, _ := Period(l.Window, now) // of which not all hosts may have measured
+		off := min(MaxClock, e.Noted.most(l.Window, begin-Span, present, Seen.clock)) - l.Window.Guard
 		p.Clock = within(peak(e.Spent, begin-Span), max(0, off))
 	}
 	return p
