@@ -46,7 +46,7 @@ func (s *Store) part(l limit.Limit) limit.Limit {
 	default:
 		part = min(part, l.Headroom/s.o.Hosts)
 	}
-	l.Limit, l.Quota, l.Headroom, l.OutagePart = part, 0, 0, 0
+	l.Limit, l.Quota, l.Headroom, l.Auto, l.OutagePart = part, 0, 0, 0, 0
 	l.Shares = nil // the allowance ignores them
 	return l
 }
