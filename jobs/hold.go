@@ -164,7 +164,8 @@ func (l *loader) hold(node config.Node, j *Job, upstream config.Upstream, known 
 	case !node.Exists():
 		return
 	case node.IsText():
-		if _, ok := node.OneOf(string(HoldRun)); !ok {
+		if value, _ := node.Text(); value != string(HoldRun) {
+			node.Fail("hold = %q: write true for a whole pass, or %q for each of its runs", value, HoldRun)
 			return
 		}
 		j.Hold = HoldRun

@@ -125,6 +125,10 @@ func (p *pass) room(region string, over context.Context) *ending {
 // waitForUnits repeats ask while it is refused, at most for the job's MaxWait. The region is
 // empty for a whole pass.
 func (p *pass) waitForUnits(region string, over context.Context, ask func() error) *ending {
+	log := p.log.With("tick", formatTick(p.tick))
+	if region != "" || p.job.Hold != HoldPass {
+		log = p.log.With("region", region, "run", p.job.partLabel(p.tick, p.held.claim.Part, region))
+	}
 	latest := time.Now().Add(p.job.MaxWait)
 	recovering := false // the wait for a recovery was logged
 	for {
@@ -142,7 +146,7 @@ func (p *pass) waitForUnits(region string, over context.Context, ask func() erro
 		}
 		wait, waits := p.job.refusalWait(p.budget, refused, latest)
 		waits = waits && (errors.Is(err, budget.ErrRecovering) || !time.Now().Add(wait).After(latest))
-		logRefusal(p.hard, p.log.With("region", region, "run", p.job.partLabel(p.tick, p.held.claim.Part, region)), refused, waits, &recovering)
+		logRefusal(p.hard, log, refused, waits, &recovering)
 		if !waits {
 			return end
 		}

@@ -54,13 +54,26 @@ func runsBesideADaemon(t *testing.T, block string, job ...string) {
 
 // What docs/jobs.md tells to run about needs prints what it shows.
 func TestDocumentedNeeds(t *testing.T) {
+	runsDocumented(t, "needs", func(w *docWay) string {
+		return w.block("toml", "job", "fetch.sh") + w.block("toml", "job", "whole.sh")
+	})
+}
+
+// What "Whole passes or none" tells to run prints what it shows.
+func TestDocumentedHold(t *testing.T) {
+	runsDocumented(t, "hold", func(w *docWay) string { return w.block("toml", "hold") })
+}
+
+// runsDocumented runs a block of docs/jobs.md with these jobs.
+func runsDocumented(t *testing.T, block string, jobs func(w *docWay) string) {
+	t.Helper()
 	effort.Processes(t)
 	w := newDocWay(t, "docs/jobs.md", 10_000)
-	w.write("costs.toml", w.block("toml", "costs.toml")+w.block("toml", "job", "fetch.sh")+w.block("toml", "job", "whole.sh"))
+	w.write("costs.toml", w.block("toml", "costs.toml")+jobs(w))
 	w.write("fetch.sh", w.block("sh", "fetch.sh"))
-	w.write("needs.run", w.block("sh", "needs"))
-	got := string(w.run(0, "sh", "needs.run"))
-	if want := w.block("text", "needs"); nowhere(got) != nowhere(want) {
+	w.write("block.run", w.block("sh", block))
+	got := string(w.run(0, "sh", "block.run"))
+	if want := w.block("text", block); nowhere(got) != nowhere(want) {
 		t.Errorf("it said\n%s\nwant\n%s", got, want)
 	}
 }
