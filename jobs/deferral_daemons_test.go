@@ -272,3 +272,70 @@ func TestDeferredPassesAndTheStoresClock(t *testing.T) {
 		})
 	}
 }
+
+// Once a deferred pass goes on, overlap decides about the job's next tick.
+func TestADeferredPassThatGoesOnOverlaps(t *testing.T) {
+	for overlap, want := range map[Overlap][]string{
+		Skip:  {"23h15m0s succeeded", "24h15m0s skipped overlap"},
+		Queue: {"23h15m0s succeeded", "24h15m0s succeeded"},
+		Allow: {"23h15m0s succeeded", "24h15m0s succeeded"},
+	} {
+		inBubble(t, string(overlap), func(t *testing.T) {
+			h := newHerd(t, setup{limit: 10, job: "schedule = \"@yearly\""}, "schedule = \"15 0,21,23 * * 6,0\"\nregions = [\"US\"]\ntimeout = \"3h\"", "one")
+			h.list[1].Overlap = overlap
+			h.takes = func() time.Duration { return time.Hour }
+			h.spend(10)
+			after(22*time.Hour + 30*time.Minute)
+			h.begin()
+			after(5 * time.Hour)
+			check.EqualSlices(t, h.recordsOf("one"), want, "history")
+			h.stopAll()
+		})
+	}
+}
+
+// A daemon that stops before it has started a run of a pass that goes on gives it back, and
+// another takes it, once.
+func TestADeferredPassIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHerd(t, setup{limit: 10, job: "schedule = \"@yearly\""}, "schedule = \"0 23 * * 6\"\nregions = [\"US\"]", "one")
+		h.spend(10)
+		after(22 * time.Hour)
+		h.begin()
+		after(2*time.Hour - 5*time.Second)
+		for _, j := range h.list {
+			j.BudgetParallel = 1
+		}
+		free := h.busy()
+		must.Do(t, h.runner().docs.change(t.Context(), h.list[1], func(s *state, at clocks) (edit, error) {
+			s.Deferred[0].At = at.now // it is claimed although no slot is free
+			return edit{}, nil
+		}))
+		r := h.runner()
+		c := must.Get(claimDeferred(t, r, h.list[1]))(t)
+		h.stopAll()
+		drained, cut := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cut(errDrained) })
+		p := r.pass(t.Context(), drained, h.list[1], c, "", false)
+		check.EqualSlices(t, outcomes(p), []string{"US skipped drained"}, "runs")
+		free()
+		check.Equal(t, len(h.begun()), 0, "starts")
+		h.begin()
+		h.begin()
+		after(time.Minute)
+		check.EqualSlices(t, h.begun(), []string{"one-US 24h0m0s"}, "starts")
+		check.EqualSlices(t, h.recordsOf("one"), []string{"23h0m0s succeeded"}, "history")
+		h.stopAll()
+	})
+}
+
+// claimDeferred claims a job's first deferred pass.
+func claimDeferred(t *testing.T, r *Runner, j *Job) (made claim, err error) {
+	t.Helper()
+	err = r.docs.change(t.Context(), j, func(s *state, at clocks) (edit, error) {
+		d := s.Deferred[0]
+		made = *j.goOn(s, at, claimant{holder: newHolder(), hold: r.docs.hold(), deferredTick: d.Tick, deferredPart: d.Part})
+		return edit{}, nil
+	})
+	return made, err
+}
