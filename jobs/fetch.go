@@ -309,8 +309,8 @@ func (s *spending) add(operation string, units, calls int64) {
 // Charged implements budgethttp.Observer.
 func (s *spending) Charged(r budget.Receipt) {
 	s.add(r.Operation, r.Units, 1)
-	s.run.held.claim.spends()
 	s.run.log.Debug("charged", "operation", r.Operation, "units", r.Units, "limit", r.Limit, "remaining", r.Remaining)
+	s.run.held.claim.spends()
 }
 
 // Settled implements budgethttp.Observer.
