@@ -1,7 +1,6 @@
 package sqlitestore
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -250,17 +249,14 @@ func (d *decider) item(item driver.Item) (decision driver.Decision, done bool, e
 	if done, err := d.advance(now); err != nil || !done {
 		return driver.Decision{}, false, err
 	}
-	old, err := l.entryAt(item.ID)
-	if err != nil {
-		return driver.Decision{}, false, err
-	}
-	if !item.DryRun && l.held(old, now) {
-		decision, err = d.replay(item, old, now)
+	l.holds.end(now)
+	old, decision, replayed, err := d.known(item, now)
+	if err != nil || replayed {
 		return decision, true, err
 	}
 	for i, v := range d.limits {
 		if !item.Recorded && !v.limit.Observe && item.CheckedBy(v.limit) && item.NeverFits(v.limit) {
-			return driver.Decision{Result: driver.NeverFits, Limit: i, Remaining: v.limit.Remaining(v.used())}, true, nil
+			return driver.Decision{Result: driver.NeverFits, Limit: i, Remaining: d.remaining(i)}, true, nil
 		}
 	}
 	observed := ""
@@ -271,18 +267,40 @@ func (d *decider) item(item driver.Item) (decision driver.Decision, done bool, e
 		}
 		observed = refusal.Observed
 	}
-	for _, v := range d.limits {
-		if v.w != nil && v.charged()+item.Units > limit.MaxUnits {
-			return driver.Decision{Result: driver.Overflow, Limit: -1}, true, nil
-		}
-	}
-	if item.DryRun {
+	switch {
+	case d.overflows(item):
+		return driver.Decision{Result: driver.Overflow, Limit: -1}, true, nil
+	case item.DryRun:
 		decision = d.granted(item)
 		decision.Observed = observed
 		return decision, true, nil
+	case item.IsHold():
+		return d.hold(item, now, observed), true, nil
 	}
 	decision, err = d.grant(item, old, now, observed)
 	return decision, true, err
+}
+
+// overflows reports whether a sum would be too large with the item.
+func (d *decider) overflows(item driver.Item) bool {
+	if item.IsHold() {
+		return item.Units > limit.MaxUnits || len(d.l.holds.list) >= driver.MaxHolds
+	}
+	return slices.ContainsFunc(d.limits, func(v *counting) bool { return v.w != nil && v.charged()+item.Units > limit.MaxUnits })
+}
+
+// known is the entry with the item's id, held or not; nil if there is none. If the ledger has
+// the item already, the decision replays it.
+func (d *decider) known(item driver.Item, now int64) (old *entry, decision driver.Decision, replayed bool, err error) {
+	if item.IsHold() {
+		decision, replayed = d.holdAgain(item)
+		return nil, decision, replayed, nil
+	}
+	if old, err = d.l.entryAt(item.ID); err != nil || item.DryRun || !d.l.held(old, now) {
+		return old, driver.Decision{}, false, err
+	}
+	decision, err = d.replay(item, old, now)
+	return old, decision, true, err
 }
 
 // late reports whether the deadline has passed, on the caller's clock.
@@ -302,94 +320,4 @@ func (d *decider) replay(item driver.Item, e *entry, now int64) (decision driver
 	decision.Replayed, decision.At, decision.Ended = true, e.start, e.ended(now)
 	decision.First, err = d.l.labelsOf(e, item.Labels)
 	return decision, err
-}
-
-// refuse finds what refuses the item the longest: a limit, a lock or a loss. If nothing
-// does, the result is Granted, and Observed names what would have refused it but for
-// observe mode.
-func (d *decider) refuse(item driver.Item, now int64) (refusal driver.Decision, done bool, err error) {
-	refusal = driver.Decision{Result: driver.Granted, Limit: -1}
-	observed := ""
-	var waits []limit.Wait
-	for i, v := range d.limits {
-		if !item.CheckedBy(v.limit) {
-			continue
-		}
-		used, at := v.used(), now
-		failed, kept := d.tests(v, item, now)
-		if len(failed) == 0 {
-			continue
-		}
-		if v.limit.Observe {
-			observed = cmp.Or(observed, v.limit.Name)
-			continue
-		}
-		for _, t := range failed {
-			w, done, err := d.walk(i, t, now)
-			if err != nil || !done {
-				return refusal, false, err
-			}
-			at = max(at, w.fits)
-			waits = append(waits, t.wait(w, now, true))
-		}
-		if refusal.Limit < 0 || at > refusal.RetryAt {
-			refusal = driver.Decision{Result: driver.Refused, Limit: i, RetryAt: at, Remaining: v.limit.Remaining(used), Kept: kept}
-		}
-	}
-	observed = cmp.Or(d.askLocks(item, now, &refusal), observed)
-	observed = cmp.Or(d.l.loss.refuse(d.batch, now, &refusal), observed)
-	if refusal.Result == driver.Granted {
-		refusal.Observed = observed
-		return refusal, true, nil
-	}
-	for i, v := range d.limits {
-		if !item.WaitsForLapses(v.limit) || slices.ContainsFunc(waits, func(w limit.Wait) bool { return w.Limit.Name == v.limit.Name }) {
-			continue
-		}
-		t := v.dividedBy(item, now)
-		w, done, err := d.walk(i, t, now)
-		if err != nil || !done {
-			return refusal, false, err
-		}
-		waits = append(waits, t.wait(w, now, false))
-	}
-	return refusal.Together(d.batch.Limits, item, waits, func(i int) int64 { return d.limits[i].limit.Remaining(d.limits[i].used()) }), true, nil
-}
-
-// walk goes on with the walk to the instant at which the item passes a test of a limit.
-func (d *decider) walk(i int, t *test, now int64) (w *walk, done bool, err error) {
-	key := walkKey{i, t.divided}
-	if d.walks[key] == nil {
-		d.walks[key] = &walk{}
-	}
-	w = d.walks[key]
-	_, done, err = t.fitsAt(w, now, &d.steps)
-	return w, done, err
-}
-
-// tests are the checks of a limit that the item fails, by which waits count, and what is
-// kept for each of its shares. In a divided calendar one wait passes both checks, because
-// use under guarantees does not only fall.
-func (d *decider) tests(v *counting, item driver.Item, now int64) (failed []*test, kept []int64) {
-	plain := v.plain(item)
-	fits := v.used() <= plain.room
-	if len(v.limit.Shares) == 0 {
-		if fits {
-			return nil, nil
-		}
-		return []*test{plain}, nil
-	}
-	divided := v.dividedBy(item, now)
-	kept, within := divided.check(max(now, d.when.later, d.l.newest+1) + item.Lease)
-	switch {
-	case fits && within:
-		return nil, nil
-	case v.w.kind == limit.CalendarKind:
-		return []*test{divided}, kept
-	case fits:
-		return []*test{divided}, kept
-	case within:
-		return []*test{plain}, kept
-	}
-	return []*test{divided, plain}, kept
 }

@@ -99,6 +99,7 @@ func (s *Store) finish(c *conn, f driver.Finish, caller func() int64) (answer dr
 // end ends a held entry, and returns the result, whether it had ended so before, and when.
 func (l *ledger) end(e *entry, f driver.Finish, when moment) (result driver.FinishResult, replayed bool, at int64, err error) {
 	now := when.now
+	l.holds.end(now)
 	switch {
 	case e.state == stateSettled && !f.Release && e.units == f.Units:
 		return driver.Settled, true, e.score, nil
@@ -114,6 +115,7 @@ func (l *ledger) end(e *entry, f driver.Finish, when moment) (result driver.Fini
 		if err := l.noteEnd(e, -e.units, -1); err != nil {
 			return 0, false, 0, err
 		}
+		l.holds.giveBack(e.id, e.units, true)
 		return driver.Released, false, at, l.finish(e, stateReleased, 0, at, now)
 	case l.units+f.Units-e.units > maxSum, l.overfull(e, f.Units, now):
 		return driver.FinishOverflow, false, e.score, nil
@@ -123,6 +125,7 @@ func (l *ledger) end(e *entry, f driver.Finish, when moment) (result driver.Fini
 	if err := l.noteEnd(e, f.Units-e.units, 0); err != nil {
 		return 0, false, 0, err
 	}
+	l.holds.giveBack(e.id, e.units-f.Units, false)
 	return driver.Settled, false, at, l.finish(e, stateSettled, f.Units, at, now)
 }
 

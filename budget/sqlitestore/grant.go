@@ -48,6 +48,7 @@ func (d *decider) grant(item driver.Item, old *entry, now int64, observed string
 	}
 	l.charge(e, item.Units, item.Recorded, d.when.drains())
 	l.noteSpent(at, series{operation: l.base(op), job: item.Labels.Job, region: item.Labels.Region}, item.Units, 1)
+	l.holds.draw(item)
 	l.witness = item.ID
 	if item.Recorded { // it may be too old to count
 		if err := d.expireAdded(); err != nil {
@@ -61,6 +62,6 @@ func (d *decider) grant(item driver.Item, old *entry, now int64, observed string
 
 // granted is a grant, with the limit that has the least left.
 func (d *decider) granted(item driver.Item) driver.Decision {
-	limit, left := driver.LeastRemaining(d.batch.Limits, item, func(i int) int64 { return d.limits[i].used() })
+	limit, left := driver.LeastRemaining(d.batch.Limits, item, func(i int) int64 { return d.limits[i].used() + d.limits[i].held() })
 	return driver.Decision{Result: driver.Granted, Units: item.Units, Limit: limit, Remaining: left}
 }

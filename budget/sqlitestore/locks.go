@@ -86,7 +86,7 @@ func (l *ledger) lock(r driver.Lock, when moment) (driver.Locked, error) {
 	return driver.Locked{Now: when.clock, Until: k.until, Since: k.since, Why: k.why, Stood: stood}, nil
 }
 
-// putLock writes a lock, and removes those that have ended.
+// putLock writes a lock, and removes those that have ended. A fence ends its pass's holds.
 func (l *ledger) putLock(name string, k lock, now int64) error {
 	for other, old := range l.locks {
 		if !old.stands(now) {
@@ -95,6 +95,7 @@ func (l *ledger) putLock(name string, k lock, now int64) error {
 			}
 		}
 	}
+	l.holds.drop(func(h *driver.Hold) bool { return h.Fence == name })
 	l.locks[name] = k
 	l.changes++
 	return l.c.exec("INSERT OR REPLACE INTO lock(b, name, until, since, why) VALUES (?, ?, ?, ?, ?)", l.b, name, k.until, k.since, k.why)
@@ -144,7 +145,7 @@ func (d *decider) askLocks(item driver.Item, now int64, refusal *driver.Decision
 		case v.limit.Observe:
 			observed = cmp.Or(observed, v.limit.Name)
 		default:
-			k.refuse(refusal, i, v.limit.Remaining(v.used()))
+			k.refuse(refusal, i, d.remaining(i))
 		}
 	}
 	return observed

@@ -9,7 +9,7 @@ import (
 )
 
 // schemaVersion is what this version of the program reads and writes.
-const schemaVersion = 10
+const schemaVersion = 11
 
 // entriesConverted is the version from which on entries are as now: see convert.go.
 const entriesConverted = 10
@@ -60,7 +60,8 @@ CREATE TABLE budget (
 	split TEXT NOT NULL DEFAULT '',     -- the jobs that have lanes of their own, and how far their entries have moved there
 	unnoted INTEGER NOT NULL DEFAULT 0, -- the history may lack charges of up to here
 	hot BLOB NOT NULL DEFAULT x'',      -- totals and history that most charges change: see hot.go
-	summed INTEGER NOT NULL DEFAULT 0   -- no sum is of scores above this
+	summed INTEGER NOT NULL DEFAULT 0,  -- no sum is of scores above this
+	holds TEXT NOT NULL DEFAULT ''      -- what is kept for passes, as JSON; empty: nothing
 );
 CREATE INDEX budget_idle ON budget(idle_at);
 CREATE TABLE operation (
@@ -214,6 +215,7 @@ ALTER TABLE budget ADD COLUMN hot BLOB NOT NULL DEFAULT x'';
 ALTER TABLE budget ADD COLUMN summed INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE entry RENAME TO old_entry;
 ` + entryTables,
+	10: "ALTER TABLE budget ADD COLUMN holds TEXT NOT NULL DEFAULT '';",
 }
 
 // isPrepared reports whether prepareFile has nothing to do. It changes nothing and needs

@@ -116,6 +116,7 @@ type test struct {
 	guarantees []int64 // by part; those in force
 	room       int64   // the sum may be at most this
 	floorRoom  int64   // of a divided calendar: what is used may be at most this
+	held       []int64 // by part: what holds have left, which counts as used; nil: nothing
 }
 
 func (t *test) parts() int {
@@ -127,11 +128,30 @@ func (t *test) parts() int {
 
 // part is the part that a lane's charges count in.
 func (t *test) part(lane int64) int {
-	if share := t.v.shareOf(lane); t.divided && share != t.own {
-		return share + 1
+	if !t.divided {
+		return 0
 	}
-	return 0
+	return t.partOf(t.v.shareOf(lane))
 }
+
+// partOf is the part of a share, by its index; −1 is none.
+func (t *test) partOf(share int) int {
+	if share == t.own {
+		return 0
+	}
+	return share + 1
+}
+
+// sumHeld is what holds have left in the limit.
+func (t *test) sumHeld() (sum int64) {
+	for _, amount := range t.held {
+		sum += amount
+	}
+	return sum
+}
+
+// neverFits reports whether the item cannot pass the test while the holds are the same.
+func (t *test) neverFits() bool { return t.held != nil && t.total(t.held, t.guarantees) > t.room }
 
 // within reports whether a part is another share within its guarantee, so that what returns
 // to it frees nothing.
@@ -157,12 +177,17 @@ func (t *test) each(w *window, value func(*total) (units, calls int64)) []int64 
 	return parts
 }
 
-// used is what counts in a window, by part.
-func (t *test) used(w *window) []int64 {
-	if !t.divided {
-		return []int64{t.v.sum(w)}
+// used is what counts in a window and what is held, by part.
+func (t *test) used(w *window) (parts []int64) {
+	if t.divided {
+		parts = t.each(w, func(one *total) (int64, int64) { return one.units, one.calls })
+	} else {
+		parts = []int64{t.v.sum(w)}
 	}
-	return t.each(w, func(one *total) (int64, int64) { return one.units, one.calls })
+	for part, amount := range t.held {
+		parts[part] += amount
+	}
+	return parts
 }
 
 // back is what has returned since the window's totals began, by part.
@@ -180,17 +205,27 @@ func (t *test) byPart(guarantees []int64) []int64 {
 	return parts
 }
 
-// plain is the check against the bound less the floor.
-func (v *counting) plain(item driver.Item) *test {
-	return &test{v: v, own: -1, room: v.limit.Bound(item.Floor, item.UseHeadroom) - v.limit.Amount(item.Units), guarantees: []int64{0}}
+// plain is the check against the bound less the floor, or, for an item that only draws from
+// a hold, against the bound.
+func (v *counting) plain(item driver.Item, lives *living) (t *test, drawn bool) {
+	amount, drawn := lives.amount(v.limit, item)
+	floor := item.Floor
+	if drawn {
+		floor = 0
+	}
+	t = &test{v: v, own: -1, room: v.limit.Bound(floor, item.UseHeadroom) - amount, guarantees: []int64{0}}
+	t.held = lives.held(t)
+	return t, drawn
 }
 
 // dividedBy is the check against what is kept for the limit's other shares at now.
-func (v *counting) dividedBy(item driver.Item, now int64) *test {
+func (v *counting) dividedBy(item driver.Item, lives *living, now int64) *test {
 	t := &test{v: v, divided: true, own: v.limit.ShareOf(item.Labels.Job), lease: item.Lease}
-	t.room = v.limit.Bound(0, item.UseHeadroom) - v.limit.Amount(item.Units)
-	t.floorRoom = v.plain(item).room
+	amount, _ := lives.amount(v.limit, item)
+	t.room = v.limit.Bound(0, item.UseHeadroom) - amount
+	t.floorRoom = v.limit.Bound(item.Floor, item.UseHeadroom) - amount
 	t.guarantees = t.byPart(v.limit.InForce(now))
+	t.held = lives.held(t)
 	return t
 }
 
@@ -247,6 +282,7 @@ func (t *test) fitsAfterReset(w *walk, now int64, steps *int) (at int64, done bo
 	stages := t.stages()
 	if !w.began || w.version != v.l.version || w.reset != reset {
 		w.begin(t, math.MaxInt64)
+		copy(w.sums, t.held)
 		w.reset, w.crossed = reset, make([]int64, len(stages)+1)
 	}
 	sums := append([]int64(nil), w.sums...)

@@ -197,6 +197,8 @@ func (s *Store) change(ctx context.Context, change driver.Change) (driver.Change
 		return s.lockBudget(ctx, c)
 	case driver.Unlock:
 		return s.unlockBudget(ctx, c)
+	case driver.HoldChange:
+		return s.changeHold(ctx, c)
 	case driver.Import:
 		return s.importRows(ctx, c)
 	case driver.Reset:

@@ -27,10 +27,13 @@ type walk struct {
 	starts  []int64 // of a divided calendar, if found: see limit.Wait
 }
 
-// walkKey is a limit's index, and which of its checks the walk is for.
+// walkKey is a limit's index, and which of its checks the walk is for: an item has a further
+// one for what is held after each end of a hold.
 type walkKey struct {
 	limit   int
 	divided bool
+	room    int64
+	held    string
 }
 
 // begin begins a walk anew, from a score.
@@ -62,6 +65,9 @@ func (t *test) fitsAt(w *walk, now int64, steps *int) (at int64, done bool, err 
 		return w.fits, true, nil
 	}
 	switch {
+	case t.neverFits() && v.w.kind != limit.CalendarKind:
+		w.fits = limit.Never
+		return w.fits, true, nil
 	case v.m != nil:
 		w.fits = v.limit.Window.Refill.Reaches(v.m.levelAt(now), t.room)
 		return w.fits, true, nil
