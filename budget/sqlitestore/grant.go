@@ -48,7 +48,7 @@ func (d *decider) grant(item driver.Item, old *entry, now int64, observed string
 	}
 	l.charge(e, item.Units, item.Recorded, d.when.drains())
 	l.noteSpent(at, series{operation: l.base(op), job: item.Labels.Job, region: item.Labels.Region}, item.Units, 1)
-	l.holds.draw(item)
+	l.holds.draw(item, now)
 	l.witness = item.ID
 	if item.Recorded { // it may be too old to count
 		if err := d.expireAdded(); err != nil {

@@ -12,9 +12,16 @@ import (
 // holds are what is kept for passes, in the order in which it was taken. They are in the
 // budget's row. Ended ones may be among them until [holds.end].
 type holds struct {
-	list  []*driver.Hold
+	list  []*kept
 	text  string // the file's form, unless dirty
 	dirty bool
+}
+
+// kept is a hold, and what its first answer says.
+type kept struct {
+	driver.Hold
+	Units int64  `json:"units"`
+	Run   string `json:"run,omitempty"`
 }
 
 // String is the file's form; empty without holds.
@@ -39,27 +46,35 @@ func parseHolds(text string) (h holds, err error) {
 }
 
 // end drops the holds whose lease has ended at now.
-func (h *holds) end(now int64) { h.drop(func(one *driver.Hold) bool { return one.Until <= now }) }
+func (h *holds) end(now int64) { h.drop(func(one *kept) bool { return one.Until <= now }) }
 
 // drop drops some of the holds.
-func (h *holds) drop(which func(*driver.Hold) bool) {
+func (h *holds) drop(which func(*kept) bool) {
 	if slices.ContainsFunc(h.list, which) {
 		h.list, h.dirty = slices.DeleteFunc(h.list, which), true
 	}
 }
 
-// named is the hold of a pass's fence and a region; nil if there is none.
-func (h *holds) named(fence, region string) *driver.Hold {
-	at := slices.IndexFunc(h.list, func(one *driver.Hold) bool { return one.Fence == fence && one.Region == region })
-	if at < 0 {
-		return nil
+// after are the holds that live longer than to an instant.
+func (h *holds) after(at int64) (list []*driver.Hold) {
+	for _, one := range h.list {
+		if one.Until > at {
+			list = append(list, &one.Hold)
+		}
 	}
-	return h.list[at]
+	return list
 }
 
-// draw has a charge draw from its pass's hold, if it has one.
-func (h *holds) draw(item driver.Item) {
-	own := driver.HoldOf(h.list, item)
+// draw has a new charge draw from its pass's hold, if that has one. What the charge drew that
+// had its id before is forgotten.
+func (h *holds) draw(item driver.Item, now int64) {
+	for _, one := range h.list {
+		if _, drew := one.Drawn[item.ID]; drew {
+			delete(one.Drawn, item.ID)
+			h.dirty = true
+		}
+	}
+	own := driver.HoldOf(h.after(now), item)
 	if own == nil {
 		return
 	}
@@ -79,20 +94,27 @@ func (h *holds) giveBack(id string, units int64, released bool) {
 	}
 }
 
-// shown is a hold for callers.
-func shown(h *driver.Hold) driver.Hold {
-	one := *h
-	one.Left, one.Drawn = slices.Clone(h.Left), nil
+// shown are the holds for callers.
+func (h *holds) shown() (list []driver.Hold) {
+	for _, one := range h.list {
+		list = append(list, one.shown())
+	}
+	return list
+}
+
+func (k *kept) shown() driver.Hold {
+	one := k.Hold
+	one.Left, one.Drawn = slices.Clone(k.Left), nil
 	return one
 }
 
 // hold grants a hold.
 func (d *decider) hold(item driver.Item, now int64, observed string) driver.Decision {
 	h := &d.l.holds
-	h.list = append(h.list, &driver.Hold{
+	h.list = append(h.list, &kept{Units: item.Units, Run: item.Labels.Run, Hold: driver.Hold{
 		Fence: item.Fence, Region: item.Labels.Region, Job: item.Labels.Job, Span: item.Span,
-		Since: now, Until: d.when.later + item.Lease, Left: slices.Clone(item.Needs),
-	})
+		Since: now, Until: max(now, d.when.later) + item.Lease, Left: slices.Clone(item.Needs),
+	}})
 	h.dirty = true
 	decision := d.granted(item)
 	decision.At, decision.Observed = now, observed
@@ -101,13 +123,15 @@ func (d *decider) hold(item driver.Item, now int64, observed string) driver.Deci
 
 // holdAgain answers an item that asks for a hold that lives.
 func (d *decider) holdAgain(item driver.Item) (decision driver.Decision, lives bool) {
-	h := d.l.holds.named(item.Fence, item.Labels.Region)
-	if h == nil || item.DryRun {
-		return driver.Decision{}, false
+	for _, k := range d.l.holds.list {
+		if k.Fence == item.Fence && k.Region == item.Labels.Region && !item.DryRun {
+			decision = d.granted(item)
+			decision.Replayed, decision.At, decision.Units = true, k.Since, k.Units
+			decision.First = driver.Labels{Job: k.Job, Region: k.Region, Run: k.Run}
+			return decision, true
+		}
 	}
-	decision = d.granted(item)
-	decision.Replayed, decision.At = true, h.Since
-	return decision, true
+	return driver.Decision{}, false
 }
 
 // held is what holds have left in the limit.
@@ -133,14 +157,7 @@ type living struct {
 
 // living are the holds that live after an instant.
 func (h *holds) living(item driver.Item, after int64) (s living) {
-	if len(h.list) == 0 {
-		return s
-	}
-	for _, one := range h.list {
-		if one.Until > after {
-			s.holds = append(s.holds, one)
-		}
-	}
+	s.holds = h.after(after)
 	if s.own = driver.HoldOf(s.holds, item); s.own != nil {
 		s.draw = []driver.Need{s.own.Draw(item)}
 	}
@@ -191,9 +208,8 @@ func (s *Store) changeHold(ctx context.Context, c driver.HoldChange) (answer dri
 		if err != nil {
 			return err
 		}
-		var changed bool
-		answer = driver.HoldLeft{Now: when.clock}
-		if answer.Holds, changed = l.changeHold(c, when); !changed {
+		answer = driver.HoldLeft{Now: when.clock, Holds: l.changeHold(c, when)}
+		if len(answer.Holds) == 0 {
 			return nil
 		}
 		l.keep(clock, when.now, anchor)
@@ -204,20 +220,22 @@ func (s *Store) changeHold(ctx context.Context, c driver.HoldChange) (answer dri
 }
 
 // changeHold renews or ends holds within a transaction.
-func (l *ledger) changeHold(c driver.HoldChange, when moment) (list []driver.Hold, changed bool) {
-	for _, h := range l.holds.list {
-		if h.Fence != c.Fence || h.Until <= when.now || c.Lease == 0 && h.Region != c.Region {
-			continue
+func (l *ledger) changeHold(c driver.HoldChange, when moment) []driver.Hold {
+	l.holds.end(when.now)
+	changed := holds{}
+	for _, k := range l.holds.list {
+		if k.Fence == c.Fence && (c.Lease > 0 || k.Region == c.Region) {
+			changed.list = append(changed.list, k)
 		}
-		if until := when.later + c.Lease; c.Lease > 0 && until > h.Until {
-			h.Until, changed = until, true
+	}
+	if c.Lease == 0 {
+		l.holds.drop(func(k *kept) bool { return slices.Contains(changed.list, k) })
+		return changed.shown()
+	}
+	for _, k := range changed.list {
+		if until := max(when.now, when.later) + c.Lease; until > k.Until {
+			k.Until, l.holds.dirty = until, true
 		}
-		list = append(list, shown(h))
 	}
-	if c.Lease == 0 && len(list) > 0 {
-		l.holds.drop(func(h *driver.Hold) bool { return h.Fence == c.Fence && h.Region == c.Region })
-		changed = true
-	}
-	l.holds.dirty = l.holds.dirty || changed
-	return list, changed
+	return changed.shown()
 }

@@ -95,7 +95,7 @@ func (l *ledger) putLock(name string, k lock, now int64) error {
 			}
 		}
 	}
-	l.holds.drop(func(h *driver.Hold) bool { return h.Fence == name })
+	l.holds.drop(func(k *kept) bool { return k.Fence == name })
 	l.locks[name] = k
 	l.changes++
 	return l.c.exec("INSERT OR REPLACE INTO lock(b, name, until, since, why) VALUES (?, ?, ?, ?, ?)", l.b, name, k.until, k.since, k.why)

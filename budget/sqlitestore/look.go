@@ -78,9 +78,7 @@ func (s *Store) look(ctx context.Context, c *conn, look driver.Look, unsplit boo
 	view.Locks = l.standing(now)
 	l.last = now // of this copy
 	l.holds.end(now)
-	for _, h := range l.holds.list {
-		view.Holds = append(view.Holds, shown(h))
-	}
+	view.Holds = l.holds.shown()
 	view.Mark, view.AtWork, view.Tables = l.mark(now), l.hosts.atWork(now), l.tables.Within(now)
 	if until := l.loss.until(look.Hosts); until > now {
 		view.Recovering = until

@@ -60,7 +60,6 @@ func (d *decider) recover(c *conn, r driver.Recovery, answer *driver.Recovered) 
 	}
 	if lost {
 		d.l.report(r)
-		d.l.holds.drop(func(*driver.Hold) bool { return true }) // of the time before the loss, if it was rolled back
 	}
 	answer.Mark = d.l.mark(d.l.last)
 	return d.close()

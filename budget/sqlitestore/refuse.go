@@ -75,13 +75,14 @@ func (d *decider) asHoldsEnd(item driver.Item, refusal driver.Decision, waits []
 	}
 	slices.Sort(ends)
 	ends = slices.Compact(ends)
-	never := driver.Decision{Result: driver.NeverFits, Limit: -1}
-	forGood := never
 	if refusal.RetryAt < limit.Never {
-		forGood = refusal.Together(d.batch.Limits, item, waits, d.remaining)
+		refusal = refusal.Together(d.batch.Limits, item, waits, d.remaining)
 	}
-	if forGood.Result == driver.Refused && forGood.RetryAt < ends[0] {
-		return forGood, true, nil
+	if refusal.Result == driver.NeverFits { // unless a hold ends
+		refusal.Result, refusal.RetryAt = driver.Refused, limit.Never
+	}
+	if refusal.RetryAt < ends[0] {
+		return refusal, true, nil
 	}
 	for i, from := range ends {
 		at, done, err := d.fitsFrom(item, from, now)
@@ -90,12 +91,12 @@ func (d *decider) asHoldsEnd(item driver.Item, refusal driver.Decision, waits []
 			return refusal, false, err
 		case at == limit.Never, i+1 < len(ends) && at >= ends[i+1]:
 			continue
-		case forGood.Result == driver.Refused && at == forGood.RetryAt:
-			return forGood, true, nil
+		case at != refusal.RetryAt:
+			refusal.RetryAt, refusal.Ends = at, 0
 		}
-		refusal.RetryAt = at
 		return refusal, true, nil
 	}
+	never := driver.Decision{Result: driver.NeverFits, Limit: -1}
 	if never.Limit = slices.IndexFunc(d.batch.Limits, item.WaitsForLapses); never.Limit >= 0 {
 		never.Remaining = d.remaining(never.Limit)
 	}
@@ -165,17 +166,23 @@ func (d *decider) walk(i int, t *test, now int64) (w *walk, done bool, err error
 func (d *decider) tests(v *counting, item driver.Item, lives *living, now int64) (failed []*test, kept []int64) {
 	plain, drawn := v.plain(item, lives)
 	fits := v.used()+plain.sumHeld() <= plain.room
-	if len(v.limit.Shares) == 0 || drawn {
+	if len(v.limit.Shares) == 0 {
 		if fits {
 			return nil, nil
 		}
 		return []*test{plain}, nil
 	}
 	divided := v.dividedBy(item, lives, now)
-	kept, within := divided.check(max(now, d.when.later, d.l.newest+1) + item.Lease)
+	at := max(now, d.when.later)
+	if !item.IsHold() {
+		at = max(at, d.l.newest+1)
+	}
+	kept, within := divided.check(at + item.Lease)
 	switch {
-	case fits && within:
+	case fits && (within || drawn):
 		return nil, nil
+	case drawn:
+		return []*test{plain}, divided.kept(divided.used(v.w), divided.guarantees)
 	case v.w.kind == limit.CalendarKind:
 		return []*test{divided}, kept
 	case fits:
