@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 
 	"github.com/quotactl/quotactl/budget/driver"
@@ -41,6 +42,9 @@ func parseHolds(text string) (h holds, err error) {
 	h.text = text
 	if text != "" {
 		err = json.Unmarshal([]byte(text), &h.list)
+	}
+	if err == nil && slices.Contains(h.list, nil) {
+		err = errors.New("a hold in its row cannot be read")
 	}
 	return h, err
 }
@@ -168,7 +172,9 @@ func (h *holds) living(item driver.Item, after int64) (s living) {
 // its hold, and it draws all of it.
 func (s *living) amount(l limit.Limit, item driver.Item) (amount int64, all bool) {
 	amount = item.Amount(l)
-	if s.own == nil || !driver.CountsHold(l, s.own.Span) {
+	counts := s.own != nil && driver.CountsHold(l, s.own.Span) &&
+		slices.ContainsFunc(s.own.Left, func(n driver.Need) bool { return l.Covers(n.Operation) })
+	if !counts {
 		return amount, false
 	}
 	amount -= driver.AmountOf(l, s.draw)
