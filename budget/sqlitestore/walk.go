@@ -60,8 +60,9 @@ const (
 // if the steps ran out; w then has the progress.
 func (t *test) fitsAt(w *walk, now int64, steps *int) (at int64, done bool, err error) {
 	v := t.v
-	if w.found && w.version == v.l.version {
-		w.version++ // this transaction's version; the passing of time does not change the answer
+	after := v.l.version + 1 // this transaction's version
+	if w.found && (w.version == v.l.version || w.version == after) {
+		w.version = after // the passing of time does not change the answer
 		return w.fits, true, nil
 	}
 	switch {
@@ -76,7 +77,7 @@ func (t *test) fitsAt(w *walk, now int64, steps *int) (at int64, done bool, err 
 	default:
 		w.fits, w.found, err = t.fitsAfterReturn(w, now, steps)
 	}
-	w.walkNo, w.version, w.last = v.l.walkNo, v.l.version+1, v.l.last
+	w.walkNo, w.version, w.last = v.l.walkNo, after, v.l.last
 	return w.fits, w.found, err
 }
 
