@@ -24,7 +24,6 @@ func (s *Store) Decide(ctx context.Context, batch driver.Batch) (driver.Decision
 		return driver.Decisions{}, lost(batch.Budget)
 	}
 	answer := driver.Decisions{Now: when.clock}
-	l.living(when.now)
 	for _, item := range batch.Items {
 		answer.Items = append(answer.Items, l.decide(batch, item, when))
 	}
@@ -44,6 +43,7 @@ func (l *ledger) decide(batch driver.Batch, item driver.Item, when moment) drive
 	if item.Fence != "" && !item.Recorded && l.locks[item.Fence].until > now {
 		return driver.Decision{Result: driver.Fenced, Limit: -1}
 	}
+	l.living(now)
 	if item.IsHold() {
 		if d, lives := l.replayed(limits, item); lives && !item.DryRun {
 			return d
@@ -183,10 +183,10 @@ func (l *ledger) refuses(batch driver.Batch, c claims, item driver.Item, start i
 		refusal.Result, refusal.RetryAt = driver.Refused, limit.Never
 	}
 	switch at := l.fitsWithHolds(batch, item, now); at {
-	case refusal.RetryAt:
 	case limit.Never:
 		first := slices.IndexFunc(limits, item.WaitsForLapses)
 		refusal = driver.Decision{Result: driver.NeverFits, Limit: first, Remaining: limits[first].Remaining(l.used(limits[first], now) + c.held(limits[first]))}
+	case refusal.RetryAt:
 	default:
 		refusal.RetryAt, refusal.Ends = at, 0
 	}

@@ -262,7 +262,9 @@ func (l *ledger) fitsWithHolds(batch driver.Batch, item driver.Item, now int64) 
 		}
 		checking = append(checking, lim)
 		if lim.Window.Kind == limit.Bucket {
-			earliest = max(earliest, l.fitsAt(lim, now, claims{}.room(lim, item)))
+			if room := (claims{}).room(lim, item); l.used(lim, now) > room {
+				earliest = max(earliest, l.fitsAt(lim, now, room))
+			}
 			continue
 		}
 		for _, e := range l.entries {
