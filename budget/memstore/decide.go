@@ -182,7 +182,11 @@ func (l *ledger) refuses(batch driver.Batch, c claims, item driver.Item, start i
 	if refusal.Result == driver.NeverFits { // unless a hold ends
 		refusal.Result, refusal.RetryAt = driver.Refused, limit.Never
 	}
-	switch at := l.fitsWithHolds(batch, item, now); at {
+	first := slices.MinFunc(c.holds, func(a, b *hold) int { return cmp.Compare(a.until, b.until) }).until
+	if refusal.RetryAt < first {
+		return refusal, true, observed
+	}
+	switch at := l.fitsFrom(first, batch, item, now); at {
 	case limit.Never:
 		first := slices.IndexFunc(limits, item.WaitsForLapses)
 		refusal = driver.Decision{Result: driver.NeverFits, Limit: first, Remaining: limits[first].Remaining(l.used(limits[first], now) + c.held(limits[first]))}

@@ -240,10 +240,10 @@ func (h *hold) view() driver.Hold {
 	}
 }
 
-// fitsWithHolds is the first instant after now at which everything fits an item that is
-// refused, while holds end with their leases. It tries every instant at which anything
-// changes, in turn; limit.Never if that is beyond the limits' horizons.
-func (l *ledger) fitsWithHolds(batch driver.Batch, item driver.Item, now int64) int64 {
+// fitsFrom is the first instant, from that on at which the first hold ends, at which everything
+// fits an item that is refused, while holds end with their leases. It tries every instant at
+// which anything changes, in turn; limit.Never if that is beyond the limits' horizons.
+func (l *ledger) fitsFrom(first int64, batch driver.Batch, item driver.Item, now int64) int64 {
 	var tries []int64
 	horizon, end := int64(0), now
 	add := func(at int64) {
@@ -254,7 +254,7 @@ func (l *ledger) fitsWithHolds(batch driver.Batch, item driver.Item, now int64) 
 	for _, h := range l.holds {
 		add(h.until)
 	}
-	earliest := max(now, l.recoveringFor(batch), l.lockedUntil(batch, item))
+	earliest := max(first, l.recoveringFor(batch), l.lockedUntil(batch, item))
 	var checking []limit.Limit
 	for _, lim := range batch.Limits {
 		if !item.CheckedBy(lim) || lim.Observe {
