@@ -174,7 +174,7 @@ func TestADeadPassLosesItsHold(t *testing.T) {
 		after(2 * DefaultHeartbeat)
 		check.Equal(t, held(), 0, "holds once the lease has ended")
 		kill()
-		<-done
+		check.Is(t, <-done, context.Canceled)
 	})
 }
 
