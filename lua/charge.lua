@@ -10,14 +10,20 @@
 --     has them, for a look, {the ledger's id, its changes, the newest charge's id,
 --     its time, hosts as m has them, until when a loss holds charges back or 0, share
 --     tables as m has them, what usual.lua needs}, for a
---     look which of the further marks' charges are missing}
+--     look which of the further marks' charges are missing; for a look the living holds, see
+--     holds.lua}
 --     An item is {result, replayed, units, at, limit, progress, used and score per
 --     limit}. result is a driver.Result, or 100: again, or 101: its totals exceed its
 --     entries. For a grant, limit is the first in observe mode that would have refused
 --     the item, one past the last for a lock on the budget. For a refusal, at is when,
 --     and progress has a line for each lock on the item: limit, 0 for the budget or -1 for a loss;
 --     until; why. For a replay, progress is the entry's state (x: open, with its lease
---     over) and its labels. For a bucket that refuses, the score is part/at of its level.
+--     over) and its labels. For a bucket that refuses, the score is part/at of its level. used is
+--     with what is held. A refusal beside living holds goes by stages: it is as if none of them
+--     ever ended, with the score -1 if no use fits then, or, where limit is 1, without scores, since
+--     it goes on with further stages. Then follows {when holds end, stages, how far the walks of
+--     the next stage got}: a stage is an instant at which some end, and the scores as if all
+--     that end up to then had ended, and the others never did. Items after it may be left.
 --     A look is {used, floor, least score that counts or 0, the sum, where the sum
 --     ended: empty at its end, how much of used was recovered, and drifted}; for a
 --     bucket {used, part, at}; for a recovery {the recovered amount, where the sum
@@ -68,7 +74,7 @@ if looking and not M.v then
   -- A write that changes nothing: a server that refuses writes must refuse a look too.
   -- Otherwise each look would report that the store is within reach again.
   redis.call('PEXPIREAT', keyE, '0')
-  return {0, int(raw), {}, '0', int(now), {}, {}, '', {'', 0, '', 0, '', 0, '', {'', '', 0, {}, {}}}, missing}
+  return {0, int(raw), {}, '0', int(now), {}, {}, '', {'', 0, '', 0, '', 0, '', {'', '', 0, {}, {}}}, missing, {}}
 end
 if M.lid == '' then M.lid = args.candidate end
 
@@ -164,7 +170,10 @@ end
 places = useCovers(args.covers, limits, M.last)
 
 local items, ids, wanted = args.items, {}, {}
-for i = 1, #items do ids[i], wanted[i] = items[i].id, items[i].op end
+for i = 1, #items do
+  ids[i] = items[i].id
+  if not items[i].needs then wanted[#wanted + 1] = items[i].op end
+end
 for i = 1, #limits do
   local l = limits[i]
   for j = 1, l.win and not l.all and not l.cover and #l.covered or 0 do wanted[#wanted + 1] = l.covered[j] end
@@ -191,14 +200,14 @@ if task then
   limitSteps = WHOLE
   bringAll()
   save(true)
-  return {0, int(raw), {}, int(M.born), int(M.last), {imported}, {0}, '', mark(), {}}
+  return {0, int(raw), {}, int(M.born), int(M.last), {imported}, {0}, '', mark(), {}, {}}
 end
 if recovering then
   lost = lost or goneLedger()
   local recovered, done = recoverAll(limits, lost)
   if lost and done then report(args.host, args.candidate) end
   save(fresh)
-  return {0, int(raw), {}, int(M.born), int(M.last), recovered, {0}, '', mark(), {}}
+  return {0, int(raw), {}, int(M.born), int(M.last), recovered, {0}, '', mark(), {}, {}}
 end
 if reporting then
   local reported = {}
@@ -208,7 +217,7 @@ if reporting then
     reported[i] = {int(added), int(total), int(score)}
   end
   save(fresh)
-  return {0, int(raw), {}, int(M.born), int(M.last), reported, {0}, '', mark(), {}}
+  return {0, int(raw), {}, int(M.born), int(M.last), reported, {0}, '', mark(), {}, {}}
 end
 if not looking then note(args.host, args.table) end
 if lost then
@@ -216,45 +225,30 @@ if lost then
   return {7, int(raw)}
 end
 
--- resume reads a walk's progress: how far each limit's walk got, and what it had
--- freed plus what had returned before. The progress is valid while nothing that the
--- walk passed was settled or released, and for the part that still counts.
-local function resume(progress)
-  local chg, newest, seen, rest = string.match(progress, '^(%d+) (%d+) (%d+) (%S*)')
-  local known = {}
-  if not chg or tonumber(chg) ~= M.chg then return known end
-  for i, pos, freed in string.gmatch(rest, '(%d+):(-?%d+):(%d+)') do
-    if tonumber(pos) <= tonumber(seen) or tonumber(newest) == M.newest then
-      local l = limits[tonumber(i)]
-      if tonumber(pos) > l.win.adv then known[tonumber(i)] = {tonumber(pos), tonumber(freed) - back(l)} end
-    end
-  end
-  return known
-end
-
--- spent is what a limit has used.
-local function spent(l)
-  if l.meter then return (levelAt(l.meter, M.last)) end
-  return used(l)
-end
+weighing.limits, weighing.later = limits, later
 
 local function reply(result, replayed, units, at, limit, progress, scores)
   local r = {result, replayed and 1 or 0, units, at, limit, progress} -- Redis returns whole numbers below 2^53 exactly
   for i = 1, #limits do
-    r[5 + 2 * i] = spent(limits[i])
+    r[5 + 2 * i] = math.min(weighing.spent(limits[i]) + holds.held(limits[i]), MAXSUM)
     r[6 + 2 * i] = scores[i] or 0
   end
   return r
 end
 
-local holds = not looking and lossNow(args.hosts)
+local lossTill = not looking and lossNow(args.hosts)
 
 local function decide(item)
   if raw > item.deadline then return reply(5, false, 0, 0, 0, '', {}) end
   local recorded = item.age ~= nil
   if item.fence and not recorded and lockOn(item.fence) then return reply(10, false, 0, 0, 0, '', {}) end
   if not bringAll() then return reply(100, false, 0, 0, 0, '', {}) end
-  local e = not item.dry and entries[item.id] or nil
+  holds.pass()
+  if item.needs and not item.dry then
+    local h = holds.named(item.fence, string.match(item.labels, '^[^|]*|([^|]*)'))
+    if h then return reply(1, true, h.units, h.since, 0, 'p' .. h.labels, {}) end
+  end
+  local e = not item.dry and not item.needs and entries[item.id] or nil
   local old = nil
   if e and not held(e) then old, e = e, nil end
   if e then
@@ -265,61 +259,41 @@ local function decide(item)
     return reply(1, true, e.asked, e.start, 0, state .. e.labels, {})
   end
   if item.never and not recorded then return reply(3, false, 0, 0, item.never, '', {}) end
-  local refused, scores, came, shared, again, known, observed, damaged = false, {}, {}, {}, false, nil, 0, nil
-  for i = 1, recorded and 0 or #limits do
-    local l, bound = limits[i], item.bounds[i]
-    local deficit = bound < UNBOUND and spent(l) + (l.calls and 1 or item.units) - bound or 0
-    local fits, kept = deficit <= 0, nil
-    if l.shares and bound < UNBOUND then
-      local within
-      within, kept = shares.divides(l, item.own[i], (item.rooms or item.bounds)[i] - (l.calls and 1 or item.units), math.max(M.last, later, M.newest + 1) + item.lease)
-      fits = fits and within
-    end
-    if not fits and l.observe then
-      if observed == 0 then observed = i end
-      fits = true
-    end
-    if not fits then addNow() end
-    if fits then -- nothing to wait for
-    elseif l.shares then
-      local met, progress, bad = shares.waitShared(l, i, item, kept)
-      refused, scores[i], again, damaged, shared[#shared + 1] = true, met, again or not met, damaged or bad, progress
-    elseif l.meter then
-      refused = true
-      local _, part = levelAt(l.meter, M.last)
-      scores[i] = int(part) .. '/' .. int(math.max(l.meter.at, M.last))
-    else
-      refused = true
-      known = known or resume(item.progress or '')
-      local from = known[i] or {-1, 0}
-      local score, pos, freed = walk(l, from[1], from[2], deficit)
-      if score == nil then again = true else scores[i] = int(score) end
-      if score == 0 then return reply(101, false, 0, 0, i, '', {}) end
-      if pos and pos >= 0 then came[#came + 1] = i .. ':' .. int(pos) .. ':' .. int(freed + back(l)) end
-    end
+  local to = weighing.weigh(item, 0, not item.from)
+  local ends = holds.ends()
+  if item.from and to.refused and (ends[#ends] or 0) < item.from then -- those that it waited for are gone
+    item.from, item.progress = nil, nil
+    to = weighing.weigh(item, 0, true)
   end
-  local closed = {}
+  local closed, observed = {}, to.observed
   if not recorded and M.locks ~= '' then observed = askLocks(limits, item, args.observe, closed, observed) end
-  if holds and holds > M.last and not recorded then -- it may end within the batch
+  if lossTill and lossTill > M.last and not recorded then -- it may end within the batch
     if not args.observe then
-      closed[#closed + 1] = '-1 ' .. int(holds) .. ' '
+      closed[#closed + 1] = '-1 ' .. int(lossTill) .. ' '
     else
       observed = #limits + 1
     end
   end
-  for i = 1, (refused or #closed > 0) and not again and #limits or 0 do
-    local l = limits[i]
-    if #l.lapses > 0 and not l.observe and not scores[i] and item.bounds[i] < UNBOUND then -- it may refuse the item later
-      addNow()
-      local met, progress, bad = shares.waitShared(l, i, item)
-      scores[i], again, damaged, shared[#shared + 1] = met and '=' .. met, again or not met, damaged or bad, progress
+  local refused = to.refused or #closed > 0
+  if refused and not item.from then weighing.lapse(item, to) end
+  if to.damaged then return reply(101, false, 0, 0, to.damaged, '', {}) end
+  if to.again then return reply(100, false, 0, 0, 0, weighing.progressOf(to), {}) end
+  if refused then
+    local r = reply(2, false, 0, M.last, item.from and 1 or 0, table.concat(closed, '\n'), to.scores)
+    if #holds.list > 0 then
+      local stages = {}
+      local progress, more, bad = weighing.stagesFrom(item, item.from or 0, stages, #closed > 0)
+      if bad then return reply(101, false, 0, 0, bad, '', {}) end
+      for k = 1, #ends do ends[k] = int(ends[k]) end
+      weighing.more, r[#r + 1] = more, {ends, stages, progress}
     end
+    return r
   end
-  if damaged then return reply(101, false, 0, 0, damaged, '', {}) end
-  if again then
-    return reply(100, false, 0, 0, 0, table.concat({int(M.chg), int(M.newest), int(M.last), table.concat(came, ','), table.concat(shared, ';')}, ' '), {})
+  if item.needs then
+    if item.units > MAXUNITS or #holds.list >= holds.most then return reply(6, false, 0, 0, 0, '', {}) end
+    if not item.dry then holds.take(item, math.max(M.last, later) + item.lease) end
+    return reply(1, false, item.units, item.dry and 0 or M.last, observed, '', {})
   end
-  if refused or #closed > 0 then return reply(2, false, 0, M.last, 0, table.concat(closed, '\n'), scores) end
   for i = 1, #batch do
     if star(batch[i]).units + item.units > MAXUNITS and star(batch[i]).units - pseudoUnits(batch[i]) + item.units > MAXUNITS then return reply(6, false, 0, 0, 0, '', {}) end
   end
@@ -334,6 +308,7 @@ local function decide(item)
   if item.lease > 0 then new.state, new.score = 'o', new.score + item.lease end
   if recorded and new.score <= math.max(M.gone, horizon(M.last)) then return reply(1, false, item.units, at, 0, '', {}) end
   new.score = math.max(new.score, M.merged + 1)
+  new.labels = item.labels .. holds.draw(holds.drawn(item), item.lease > 0) .. string.sub(new.labels, #item.labels + 1)
   if recorded then M.chg = M.chg + 1 end -- a walk under way may have passed it
   if old then -- the ledger no longer holds its id: remove it, and let no window count from before it, unless it was forgotten already
     addNow()
@@ -376,14 +351,16 @@ end
 local answers, waiting = {}, false
 for i = 1, #items do
   answers[i] = waiting and reply(100, false, 0, 0, 0, items[i].progress or '', {}) or decide(items[i])
-  waiting = waiting or answers[i][1] == 100 or steps >= limitSteps
+  waiting = waiting or answers[i][1] == 100 or weighing.more or steps >= limitSteps
 end
 addNow()
 for from = 1, #written, 1000 do
   redis.call('HSET', keyE, unpack(written, from, math.min(#written, from + 999)))
 end
 
-for i = 1, #items do blocks.make(items[i].op, args.block) end
+for i = 1, #items do
+  if not items[i].needs then blocks.make(items[i].op, args.block) end
+end
 for i = 1, #args.tidy do blocks.make(args.tidy[i], args.block) end
 if #args.tidy > 0 then history.tidy() end
 
@@ -416,7 +393,7 @@ if M.last >= M.prune and not looking then
 end
 local total = {}
 if bringAll() then
-  for i = 1, #limits do total[i] = spent(limits[i]) end
+  for i = 1, #limits do total[i] = weighing.spent(limits[i]) end
   total[#limits + 1] = 0
   for i = 1, #wins do -- usual.lua leaves the ledger alone while any window or bucket is being counted
     if star(wins[i]).due == 0 and not bring(wins[i], M.last) then break end
@@ -426,4 +403,4 @@ if bringAll() then
   end
 end
 save(fresh)
-return {0, int(raw), answers, int(M.born), int(M.last), looks, total, looking and M.locks or '', mark(), looking and missing or {}}
+return {0, int(raw), answers, int(M.born), int(M.last), looks, total, looking and M.locks or '', mark(), looking and missing or {}, looking and holds.lines() or {}}

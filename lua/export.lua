@@ -14,7 +14,7 @@
 -- the pause. How far the ledger is merged shows a merge that was already under way.
 
 local m = redis.call('HMGET', KEYS[1], 'v', 'lid', 's', 'born', 'gone', 'ops', 'locks', 'merged', 'mpos', 'reset', 'unnoted')
-if not m[1] and redis.call('EXISTS', KEYS[2]) > 0 or m[1] == FORMAT and not m[3] then return redis.error_reply('DAMAGED m is missing') end
+if not m[1] and redis.call('EXISTS', KEYS[2]) > 0 or (m[1] == FORMAT or m[1] == HOLDING) and not m[3] then return redis.error_reply('DAMAGED m is missing') end
 local last, newest = 0, 0
 if m[3] then last, newest = stateAt(m[3], 1), stateAt(m[3], 2) end
 local page = redis.call('HSCAN', KEYS[2], args.cursor, 'COUNT', args.count)

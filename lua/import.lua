@@ -100,6 +100,7 @@ do -- a block, because Lua limits the local names of a scope
       local old = locks[k.name]
       if k.till > M.last and (not old or k.till > old.till) then
         locks[k.name] = k
+        holds.fenced(k.name)
         M.seq = M.seq + 1
       end
     end

@@ -18,7 +18,7 @@
 --            (when a reset began the ledger), split (patterns of the jobs whose charges are counted
 --            apart, for shares), spos (how far their entries have moved), tables (each
 --            host, the digest of its shares, and when it was first and last noted,
---            separated by blanks), pause (no merging begins before this time: an export is reading),
+--            separated by blanks), holds (see holds.lua), pause (no merging begins before this time: an export is reading),
 --            unnoted (the history may lack charges of up to here;
 --            without it, of up to the newest)
 --            and the running totals, packed, all numbers as doubles:
@@ -44,8 +44,9 @@
 --   e        hash id -> entry: 1|op|asked|units|state|start|score|job|region|run
 --            empty units and score are equal to asked and start; states: p plain,
 --            o open, s settled, r released, m a merged row, whose id is a space and
---            a number, and whose asked is its calls; |o after the run is a mark: but
---            for observe mode the charge would have been refused
+--            a number, and whose asked is its calls; |o at the end is a mark: but
+--            for observe mode the charge would have been refused; before it may be another,
+--            see holds.lua
 --   z:<op>   zset of the entries of 1 unit and more: score -> units:id, or for a
 --            merged row units,calls:id
 --   y:<op>   zset of the entries of 0 units: score -> 0:id or 0,calls:id
@@ -64,7 +65,7 @@
 -- cut < score <= built and those of y with zcut < score <= zbuilt. A window of
 -- length 0 counts only open reservations.
 
-local FORMAT = '3'
+local FORMAT, HOLDING = '3', '4' -- before the first hold was taken, and after
 local HEAD = 24
 local HELD = 3600000000
 local HOUR = 3600000000
@@ -72,8 +73,6 @@ local WEEK = 604800000000
 local LEASE = 86400000000
 local DAY = 86400000000
 local RECOVERY = 60000000
-local MAXREPORTS = 256
-local MAXPAIRS = 512
 local TOLERANCE = 60000000
 local MAXUNITS = 1000000000000000
 local MAXSUM = 9000000000000000

@@ -2,22 +2,22 @@
 -- totals.lua.
 
 -- The fields of m that are written when they change.
-local TEXTS = {'v', 'ops', 'sig', 'wins', 'covers', 'meters', 'mpos', 'locks', 'marks', 'lid', 'loss', 'hosts', 'split', 'spos', 'tables'}
+local TEXTS = {'v', 'ops', 'sig', 'wins', 'covers', 'meters', 'mpos', 'locks', 'marks', 'lid', 'loss', 'hosts', 'split', 'spos', 'tables', 'holds'}
 local NUMBERS = {'born', 'chg', 'exp', 'prune', 'gone', 'merged', 'rowno'}
 
 -- load reads m. It returns the answer where m is of another format, else nil. M.torn: the
 -- totals are missing, or not those of the windows.
 local function load(raw)
   local f = redis.call('HMGET', keyM, 'v', 's', 'covers', 'born', 'pause', 'split', 'ops', 'wins', 'chg', 'exp', 'prune', 'gone', 'sig',
-    'meters', 'merged', 'rowno', 'mpos', 'locks', 'marks', 'lid', 'spos', 'loss', 'hosts', 'reset', 'tables', 'unnoted')
+    'meters', 'merged', 'rowno', 'mpos', 'locks', 'marks', 'lid', 'spos', 'loss', 'hosts', 'reset', 'tables', 'unnoted', 'holds')
   M.v = f[1]
-  if M.v and M.v ~= FORMAT then return {6, int(raw), M.v} end
+  if M.v and M.v ~= FORMAT and M.v ~= HOLDING then return {6, int(raw), M.v} end
   M.last, M.newest, M.n, M.seq, M.nops, M.nid = 0, 0, 0, 0, 0, ''
   M.covers, M.born, M.pause, M.split = f[3] or '', tonumber(f[4] or 0), tonumber(f[5] or 0), f[6] or ''
   M.ops, M.wins, M.chg, M.exp, M.prune, M.gone = f[7] or '', f[8] or '', tonumber(f[9] or 0), tonumber(f[10] or 0), tonumber(f[11] or 0), tonumber(f[12] or 0)
   M.sig, M.meters, M.merged, M.rowno, M.mpos = f[13] or '', f[14] or '', tonumber(f[15] or 0), tonumber(f[16] or 0), f[17] or ''
   M.locks, M.marks, M.lid, M.spos, M.loss = f[18] or '', f[19] or '', f[20] or '', f[21] or '', f[22] or ''
-  M.hosts, M.reset, M.tables = f[23] or '', tonumber(f[24] or 0), f[25] or ''
+  M.hosts, M.reset, M.tables, M.holds = f[23] or '', tonumber(f[24] or 0), f[25] or '', f[27] or ''
   for key, longest, used, floor in string.gmatch(M.wins, '([^%s;]+) (%d+) (%d+) (-?%d+)') do
     local w = {key = key, kind = string.sub(key, 1, 1), longest = tonumber(longest), used = tonumber(used), floor = tonumber(floor)}
     shape(w)
@@ -30,6 +30,7 @@ local function load(raw)
   for name, value in pairs(M) do saved[name] = value end
   if not f[26] then saved.unnoted = nil end
   loadLocks()
+  if f[27] then holds.load() end
   nops = M.nops
   return nil
 end
@@ -222,7 +223,8 @@ do -- a block, because Lua limits the local names of a scope
     local expire = math.floor((M.last + longest + LEASE + WEEK) / 1000)
     local renew = fresh or M.emptied or expire - M.exp >= HOUR / 1000 or M.exp == 0
     if renew then M.exp = expire end
-    M.v = FORMAT
+    M.holds = holds.pack()
+    M.v = M.v == HOLDING and HOLDING or M.holds == '' and FORMAT or HOLDING
     local fields = {}
     for i = 1, #TEXTS do
       local name = TEXTS[i]

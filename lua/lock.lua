@@ -28,6 +28,7 @@ else
   elseif till > now then
     old = {name = name, till = till, since = now, why = ARGV[2]}
     locks[name] = old
+    holds.fenced(name)
     M.seq = M.seq + 1
   end
 end

@@ -26,6 +26,7 @@ local function goneLedger() return string.find(',' .. args.gone .. ',', ',' .. M
 -- report notes that a host reports a loss. The first report on a ledger begins a
 -- recovery. So does a report that finds the ledger rolled back, which gets a new id.
 local function report(host, candidate)
+  local MAXREPORTS = 256
   local rolledBack = goneLedger()
   if rolledBack then M.lid = candidate end
   if rolledBack or M.loss == '' then M.loss = int(M.last) end
@@ -88,6 +89,8 @@ end
 
 -- blank turns the loaded ledger into an empty one that has seen the same time.
 local function blank()
+  holds.drop(function() return true end)
+  holds.taken = 0
   local locks, hosts, tables, last, pause = M.locks, M.hosts, M.tables, M.last, M.pause
   for name in pairs(saved) do saved[name] = nil end
   for name in pairs(M) do M[name] = nil end

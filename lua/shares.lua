@@ -7,6 +7,8 @@
 
 local shares = {}
 do -- a block, because Lua limits the local names of a scope
+  local MAXPAIRS = 512
+
   -- sumFor adds up one field of a share's rows.
   local function sumFor(s, field, w, own)
     local c = w == own and s.cover and allCovers[s.cover]
@@ -38,6 +40,25 @@ do -- a block, because Lua limits the local names of a scope
     return parts
   end
 
+  -- heldOf is what is held of a limit by part.
+  local function heldOf(l, own)
+    local all, by = holds.held(l)
+    local parts = {}
+    for j = 1, #l.shares do
+      parts[j] = j == own and 0 or by[j]
+      all = all - parts[j]
+    end
+    parts[0] = all
+    return parts
+  end
+
+  -- takenOf is what is used and held of a limit by part.
+  local function takenOf(l, own, win)
+    local parts, held = partsOf(l, own, l.calls and 'calls' or 'units', win), heldOf(l, own)
+    for j = 0, #parts do parts[j] = parts[j] + held[j] end
+    return parts
+  end
+
   -- sumUnder is the sum of parts under a stage.
   local function sumUnder(parts, stage)
     local sum = parts[0]
@@ -45,12 +66,13 @@ do -- a block, because Lua limits the local names of a scope
     return sum
   end
 
-  -- sumOf is sumUnder of the parts of a window: all that is used, and what the other shares'
-  -- guarantees exceed their use by.
-  local function sumOf(l, own, field, w, stage)
-    local sum = allOf(l, field, w)
+  -- sumOf is sumUnder of the parts of a window: all that is used and held, and what the other
+  -- shares' guarantees exceed that of theirs by.
+  local function sumOf(l, field, w, stage)
+    local all, by = holds.held(l)
+    local sum = allOf(l, field, w) + all
     for j = 1, #l.shares do
-      local left = stage[j] > 0 and stage[j] - sumFor(l.shares[j], field, w, l.win) or 0
+      local left = stage[j] > 0 and stage[j] - sumFor(l.shares[j], field, w, l.win) - by[j] or 0
       if left > 0 then sum = sum + left end
     end
     return sum
@@ -91,11 +113,11 @@ do -- a block, because Lua limits the local names of a scope
   -- item fits, else what is kept for each share. score is when the item would finish.
   function shares.divides(l, own, room, score)
     local field, stage = l.calls and 'calls' or 'units', inForce(l, own)
-    if sumOf(l, own, field, l.win, stage) > room then return false, keptOf(partsOf(l, own, field), stage) end
+    if sumOf(l, field, l.win, stage) > room then return false, keptOf(takenOf(l, own), stage) end
     local w = l.nextWin
     if not w or score <= (M.last >= w.p1 and w.c1 or w.c0) then return true end
     stage = stageOf(l, own)
-    if sumOf(l, own, field, w, stage) > room then return false, keptOf(partsOf(l, own, field, w), stage) end
+    if sumOf(l, field, w, stage) > room then return false, keptOf(takenOf(l, own, w), stage) end
     return true
   end
 
@@ -103,15 +125,11 @@ do -- a block, because Lua limits the local names of a scope
   -- those of the whole period, and after each of the limit's lapses; the last is what a
   -- floor leaves, without one nil.
   local function stagesOf(l, own, item, i)
-    local amount = l.calls and 1 or item.units
-    local room, list = (item.rooms or item.bounds)[i] - amount, {}
-    list[1] = {stageOf(l, own), room}
-    for k = 1, #l.lapses do list[k + 1] = {stageOf(l, own, l.lapses[k]), room} end
-    if item.rooms then
-      local none = {}
-      for j = 1, #l.shares do none[j] = 0 end
-      list[#l.lapses + 2] = {none, item.bounds[i] - amount}
-    end
+    local amount = item.takes[i]
+    local room, list, none = (item.rooms or item.bounds)[i] - amount, {}, {}
+    for j = 1, #l.shares do none[j] = 0 end
+    for k = 0, #l.lapses do list[k + 1] = {item.free[i] and none or stageOf(l, own, l.lapses[k]), room} end
+    if item.rooms then list[#l.lapses + 2] = {none, item.free[i] and room or item.bounds[i] - amount} end
     return list
   end
 
@@ -123,7 +141,7 @@ do -- a block, because Lua limits the local names of a scope
   -- period is counted, all that returns at the reset is walked.
   local function beginning(l, own, used)
     local from, w = {at = {}, freed = {}}, l.nextWin
-    local kept = w and partsOf(l, own, l.calls and 'calls' or 'units', w)
+    local kept = w and takenOf(l, own, w)
     local cut = w and (M.last >= w.p1 and w.c1 or w.c0) or -1
     for j = 0, #l.shares do from.at[j], from.freed[j] = cut, kept and used[j] - kept[j] or 0 end
     return from
@@ -135,10 +153,10 @@ do -- a block, because Lua limits the local names of a scope
   -- is used, nil if the steps ran out.
   local function walkStage(l, own, used, stage, room, from)
     if sumUnder(used, stage) <= room then return 0 end
-    local left, partOf, done, heap, base, most = {}, {}, {}, {}, 0, -1
+    local left, partOf, done, heap, base, most, held = {}, {}, {}, {}, 0, -1, heldOf(l, own)
     local function within(part) return part > 0 and left[part] <= stage[part] end
     for j = 0, #l.shares do
-      left[j], most, base = used[j] - from.freed[j], math.max(most, from.at[j]), base + (stage[j] or 0)
+      left[j], most, base = used[j] - from.freed[j], math.max(most, from.at[j]), base + math.max(stage[j] or 0, held[j])
       done[j] = within(j)
     end
     if base > room then return -1 end
@@ -233,8 +251,8 @@ do -- a block, because Lua limits the local names of a scope
   -- is kept, or nil if the steps ran out; the progress of the walks; and i if the limit is
   -- damaged.
   function shares.waitShared(l, i, item, kept)
-    local own, field = item.own[i], l.calls and 'calls' or 'units'
-    local used, met, packed, done, bad = partsOf(l, own, field), {}, {}, true, nil
+    local own = item.own[i]
+    local used, met, packed, done, bad = takenOf(l, own), {}, {}, true, nil
     for k, stage in ipairs(stagesOf(l, own, item, i)) do
       local from, found, known = resumeWalk(l, own, used, i, k, item.progress or '')
       if known then

@@ -60,6 +60,15 @@ type lockArgs struct {
 	Force  bool   `json:"force,omitempty"` // replaces an existing lock
 }
 
+// holdArgs are the arguments of hold.lua. With a lease (µs), all holds of the fence are renewed,
+// else the region's is ended.
+type holdArgs struct {
+	ledgerArgs
+	Fence  string `json:"fence"`
+	Region string `json:"region"`
+	Lease  int64  `json:"lease"`
+}
+
 // spentArgs are the arguments of spent.lua.
 type spentArgs struct {
 	ledgerArgs
@@ -213,13 +222,14 @@ type meterArgs struct {
 // limitArgs are a limit. Task is sumArgs, recoverArgs or reportArgs in a run for that
 // purpose, else nil.
 type limitArgs struct {
-	Window  int    `json:"window,omitempty"` // its window's place in Windows, from 1
-	Bucket  int    `json:"bucket,omitempty"` // for a bucket, its place in Meters, from 1
-	Calls   bool   `json:"calls,omitempty"`  // it counts calls, else units
-	Observe bool   `json:"observe,omitempty"`
-	Covered []int  `json:"covered"` // the numbers of the operations it counts, in order
-	Name    string `json:"name"`
-	Task    any    `json:"task,omitempty"`
+	Window   int    `json:"window,omitempty"` // its window's place in Windows, from 1
+	Bucket   int    `json:"bucket,omitempty"` // for a bucket, its place in Meters, from 1
+	Calls    bool   `json:"calls,omitempty"`  // it counts calls, else units
+	Observe  bool   `json:"observe,omitempty"`
+	Covered  []int  `json:"covered"` // the numbers of the operations it counts, in order
+	Name     string `json:"name"`
+	Shortest int64  `json:"shortest,omitempty"` // it counts the holds of passes that take no longer than this
+	Task     any    `json:"task,omitempty"`
 
 	// Only for a limit with shares: these, and for a calendar its lapses, the longest first,
 	// its guard, and the place of what counts after the reset in Windows if it checks that.
@@ -231,9 +241,10 @@ type limitArgs struct {
 
 // shareArgs are a share of a limit.
 type shareArgs struct {
-	Units int64 `json:"units"` // what it is guaranteed, in what the limit counts
-	Lapse int64 `json:"lapse"`
-	Ops   []int `json:"ops"` // the numbers of its pairs that the limit counts
+	Units int64    `json:"units"` // what it is guaranteed, in what the limit counts
+	Lapse int64    `json:"lapse"`
+	Ops   []int    `json:"ops"`  // the numbers of its pairs that the limit counts
+	Jobs  []string `json:"jobs"` // the patterns of its jobs
 }
 
 // sumArgs ask a look for the sum of entries with scores above From and up to To.
@@ -284,7 +295,23 @@ type itemArgs struct {
 	Bounds   []int64 `json:"bounds"`             // for each limit its bound, or unbound
 	Never    int     `json:"never,omitempty"`    // the place of a limit that the item never fits, from 1
 	// If a limit has shares, for each limit which of its shares is the item's, from 1, and,
-	// for an item with a floor, its bound without that.
+	// for an item with a floor, its bound without that. Rooms are there too for an item with a
+	// fence, which may draw from a hold.
 	Own   []int   `json:"own,omitempty"`
 	Rooms []int64 `json:"rooms,omitempty"`
+
+	Name string `json:"name,omitempty"` // the operation, of an item with a fence
+	From int64  `json:"from,omitempty"` // the stage from which on to answer; Progress is of that one
+	// Only for a hold: its needs, how long its pass may take, and what it takes of each limit.
+	Needs   []needArgs `json:"needs,omitempty"`
+	Span    int64      `json:"span,omitempty"`
+	Amounts []int64    `json:"amounts,omitempty"`
+}
+
+// needArgs are a need of a hold.
+type needArgs struct {
+	Op    int    `json:"op"`
+	Name  string `json:"name"`
+	Units int64  `json:"units"`
+	Calls int64  `json:"calls"`
 }

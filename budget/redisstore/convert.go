@@ -5,6 +5,13 @@ import "context"
 // ledgerFormat is the format of a ledger that this version writes; it converts older ones.
 const ledgerFormat = "3"
 
+// holdingFormat is that of a ledger of which a hold was taken once. Programs that know no holds
+// must not decide on it: they would spend what is held.
+const holdingFormat = "4"
+
+// isFormat reports whether this version reads a format as it is.
+func isFormat(format string) bool { return format == ledgerFormat || format == holdingFormat }
+
 // converts reports whether a format is one that this version converts.
 func converts(format string) bool { return format == "1" || format == "2" }
 
@@ -27,7 +34,7 @@ func (s *Store) convert(ctx context.Context, name string) error {
 	switch {
 	case !ok:
 		return s.strange(doing, reply)
-	case format != "" && format != ledgerFormat:
+	case format != "" && !isFormat(format):
 		return s.newer(name, format)
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
@@ -42,6 +41,8 @@ type batch struct {
 	seen   int64  // the instant of the decision: the clamped clock
 	looks  [][]any
 	lacks  []any // for a look: which of Others are missing, from 1
+	holds  []any // for a look, as lua/holds.lua has them
+	staged map[int]*stagedRefusal
 	told   ledgerTold
 	slow   bool  // usual.lua has left the open items to charge.lua
 	tidied bool  // that was tried after a run without items
@@ -198,7 +199,7 @@ func (b *batch) read(a answer) (bool, error) {
 		return false, b.store.strange(b.doing()+" "+b.Budget, a.rest)
 	}
 	b.born, b.seen, b.looks, b.locks = numberAt(a.rest, 1), numberAt(a.rest, 2), lists(a.rest, 3), text(a.rest, 5)
-	b.told, b.lacks = readTold(list(a.rest, 6), b.seen), list(a.rest, 7)
+	b.told, b.lacks, b.holds = readTold(list(a.rest, 6), b.seen), list(a.rest, 7), list(a.rest, 8)
 	b.decided.Mark, b.decided.AtWork = b.told.mark, b.told.atWork(b.seen)
 	answers := lists(a.rest, 0)
 	var open []int
@@ -256,6 +257,9 @@ func (b *batch) take(i int, answer []any, now int64) bool {
 		b.decided.Items[i] = b.outOfTime(driver.Late)
 		return true
 	}
+	if driver.Result(result) == driver.Refused && len(answer) > 6+2*len(b.Limits) {
+		return b.takeStages(i, answer)
+	}
 	b.decided.Items[i] = b.decision(b.Items[i], driver.Result(result), answer)
 	return true
 }
@@ -281,39 +285,10 @@ func (b *batch) decision(item driver.Item, result driver.Result, answer []any) d
 		}
 	case driver.Refused:
 		var waits []limit.Wait
-		now := numberAt(answer, 3)
-		for i, l := range b.Limits {
-			found := text(answer, 7+2*i)
-			if found == "" {
-				continue
-			}
-			wait, kept := limit.Wait{Refused: true}, []int64(nil)
-			if len(l.Shares) > 0 {
-				shared, _ := readShared(l, found)
-				wait, kept = shared.wait(l, item.Lease, now), shared.kept
-			} else {
-				wait.At = returnsAt(item, l, used(i), found)
-			}
-			waits = append(waits, wait)
-			if at := wait.From(now); wait.Refused && (d.Limit < 0 || at > d.RetryAt) {
-				d.Limit, d.RetryAt, d.Remaining, d.Kept = i, at, l.Remaining(used(i)), kept
-			}
-		}
-		b.bindLocks(&d, text(answer, 5), used)
+		d, waits = b.refusal(item, answer)
 		d = d.Together(b.Limits, item, waits, func(i int) int64 { return b.Limits[i].Remaining(used(i)) })
 	}
 	return d
-}
-
-// returnsAt is when an item fits a limit that refused it. found is the score that must
-// leave the window, or for a bucket the part and the time of its level.
-func returnsAt(item driver.Item, l limit.Limit, used int64, found string) int64 {
-	if l.Window.Kind != limit.Bucket {
-		return l.Window.Returns(number(found))
-	}
-	part, at, _ := strings.Cut(found, "/")
-	level := limit.Level{Used: used, Part: number(part), At: number(at)}
-	return l.Window.Refill.Reaches(level, l.Bound(item.Floor, item.UseHeadroom)-l.Amount(item.Units))
 }
 
 func (b *batch) openItems() []driver.Item {
@@ -367,12 +342,16 @@ func (b *batch) args(had, r registry, added, split []string, attempt time.Time) 
 		item := &b.Items[i]
 		a := &args.Items[j]
 		*a = itemArgs{
-			ID: item.ID, Op: r.number(item.Operation, item.Labels.Job), Units: item.Units, Lease: item.Lease, Dry: item.DryRun,
+			ID: item.ID, Units: item.Units, Lease: item.Lease, Dry: item.DryRun,
 			Deadline: serverTime(earlier(b.until[i], attempt)), Fence: item.Fence, Labels: labelText(item.Labels),
 			Progress: b.progress[i], Bounds: make([]int64, len(b.Limits)),
 		}
-		if args.Kept > 0 {
+		if args.Kept > 0 && !item.IsHold() {
 			spent.add(item)
+		}
+		b.hold(a, item, r)
+		if staged := b.staged[i]; staged != nil {
+			a.From = staged.from
 		}
 		if item.Recorded {
 			a.Age = &item.Age
@@ -387,9 +366,9 @@ func (b *batch) args(had, r registry, added, split []string, attempt time.Time) 
 			}
 			if args.Divided {
 				a.Own = append(a.Own, 1+l.ShareOf(item.Labels.Job))
-				if item.Floor > 0 {
-					a.Rooms = append(a.Rooms, l.Bound(0, item.UseHeadroom))
-				}
+			}
+			if item.Floor > 0 && (args.Divided || item.Fence != "") {
+				a.Rooms = append(a.Rooms, l.Bound(0, item.UseHeadroom))
 			}
 		}
 	}

@@ -97,5 +97,5 @@ func (s *Store) damaged(name, what string) error {
 // newer reports a ledger of a later format.
 func (s *Store) newer(name, version string) error {
 	return fmt.Errorf("ledger of %s in Redis: %w: it has format %s, this version knows %s: use a newer quotactl, or another prefix",
-		name, driver.ErrStoreConfig, version, ledgerFormat)
+		name, driver.ErrStoreConfig, version, holdingFormat)
 }

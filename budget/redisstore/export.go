@@ -99,7 +99,7 @@ func (s *Store) exportPage(ctx context.Context, export driver.Export, cursor str
 		return page, nil
 	}
 	switch version := text(reply, 1); {
-	case version == ledgerFormat:
+	case isFormat(version):
 	case converts(version):
 		if err := s.convert(ctx, export.Budget); err != nil {
 			return page, err
@@ -135,13 +135,14 @@ func isPage(reply []any) bool {
 }
 
 // readRow reads an entry as ledger.lua packs it:
-// 1|op|asked|units|state|start|score|job|region|run, and |o if it was observed.
+// 1|op|asked|units|state|start|score|job|region|run, then what it drew from a hold, and |o if it
+// was observed.
 func readRow(id, packed string, operations []string) (r driver.Row, ok bool) {
 	f := strings.Split(packed, "|")
-	if len(f) < 10 || len(f) > 11 || f[0] != "1" {
+	if len(f) < 10 || len(f) > 12 || f[0] != "1" {
 		return r, false
 	}
-	r = driver.Row{ID: id, State: rowStates[f[4]], Calls: 1, Labels: driver.Labels{Job: f[7], Region: f[8], Run: f[9]}, Observed: len(f) == 11}
+	r = driver.Row{ID: id, State: rowStates[f[4]], Calls: 1, Labels: driver.Labels{Job: f[7], Region: f[8], Run: f[9]}, Observed: len(f) > 10 && f[len(f)-1] == "o"}
 	op, ok := whole(f[1])
 	if !ok || op < 1 || op > int64(len(operations)) || r.State == "" {
 		return r, false

@@ -177,7 +177,7 @@ func TestConfigurationFaults(t *testing.T) {
 	do("ACL", "SETUSER", "elsewhere", "on", ">pa55word", "+@all", "~other:*")
 	do("SET", "wrongtype:v1:{"+name+"}:m", "a string")
 	do("RPUSH", "wrongkind:v1:{"+name+"}:e", "a list")
-	do("HSET", "newer:v1:{"+name+"}:m", "v", "4")
+	do("HSET", "newer:v1:{"+name+"}:m", "v", "5")
 	for what, c := range map[string]struct {
 		user, password, prefix, says string
 	}{
@@ -185,7 +185,7 @@ func TestConfigurationFaults(t *testing.T) {
 		"missing permission": {"blind", "pa55word", "quotactl", "permission"},
 		"missing key":        {"elsewhere", "pa55word", "quotactl", "permission"},
 		"wrong type":         {"", "", "wrongtype", "prefix"},
-		"newer format":       {"", "", "newer", "format 4"},
+		"newer format":       {"", "", "newer", "format 5"},
 	} {
 		url := server.URL(0)
 		if c.user != "" {

@@ -118,7 +118,7 @@ func (b *batch) plan() *plan {
 		return nil
 	}
 	for i := range b.Items {
-		if b.Items[i].DryRun || b.Items[i].Recorded {
+		if b.Items[i].DryRun || b.Items[i].Recorded || b.Items[i].IsHold() {
 			return nil
 		}
 	}

@@ -26,6 +26,9 @@ func (p *plan) note(earlier *plan, items []driver.Item, decided []driver.Decisio
 		earlier.mu.Unlock()
 	}
 	for i := range items {
+		if items[i].IsHold() {
+			continue
+		}
 		of := callerOf(&items[i])
 		least, known := p.refused[of]
 		switch {

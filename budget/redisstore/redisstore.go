@@ -141,6 +141,8 @@ func (s *Store) Change(ctx context.Context, change driver.Change) (driver.Change
 		return s.lock(ctx, c)
 	case driver.Unlock:
 		return s.unlock(ctx, c)
+	case driver.HoldChange:
+		return s.changeHold(ctx, c)
 	case driver.Import:
 		return s.importRows(ctx, c)
 	case driver.Reset:

@@ -124,9 +124,15 @@ func splitNames(list string) []string {
 // with returns the registry with the operations of items, and the new ones. Beyond the
 // maximum, operations become OtherOperation.
 func (r registry) with(items []driver.Item) (registry, []string) {
-	charges := make([]charge, len(items))
-	for i, item := range items {
-		charges[i] = charge{item.Operation, item.Labels.Job}
+	charges := make([]charge, 0, len(items))
+	for _, item := range items {
+		if item.IsHold() { // counted by operation alone: who is its share's, its job tells
+			for _, operation := range item.Operations() {
+				charges = append(charges, charge{operation: operation})
+			}
+			continue
+		}
+		charges = append(charges, charge{item.Operation, item.Labels.Job})
 	}
 	return r.withCharges(charges)
 }

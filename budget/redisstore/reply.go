@@ -146,7 +146,7 @@ func isRecords(reply []any, most int) bool { return len(reply) <= most && listOf
 
 // isAnswered checks charge.lua's reply to the batch.
 func (b *batch) isAnswered(rest []any) bool {
-	if !tuple(listOf(listOf(anything)), count, count, listOf(listOf(anything)), listOf(count), isLocks, isTold, listOf(within(1, int64(len(b.Others)))))(any(rest)) {
+	if !tuple(listOf(listOf(anything)), count, count, listOf(listOf(anything)), listOf(count), isLocks, isTold, listOf(within(1, int64(len(b.Others)))), isHolds)(any(rest)) {
 		return false
 	}
 	answers := lists(rest, 0)
@@ -205,7 +205,8 @@ func isPart(w limit.Window, v any) bool {
 func (b *batch) isDecision(item driver.Item, answer []any) bool {
 	limits := int64(len(b.Limits))
 	const head = 6
-	if len(answer) != head+2*len(b.Limits) ||
+	staged := len(answer) == head+2*len(b.Limits)+1 && numberAt(answer, 0) == int64(driver.Refused)
+	if len(answer) != head+2*len(b.Limits) && !staged ||
 		!tuple(integer, flag, count, count, within(0, limits+1), isText)(any(answer[:head])) {
 		return false
 	}
@@ -216,7 +217,7 @@ func (b *batch) isDecision(item driver.Item, answer []any) bool {
 			return false
 		}
 		if found, ok := score.(string); ok {
-			if !isScore(limit, found) {
+			if !isScore(limit, found, staged) {
 				return false
 			}
 			refusing++
@@ -226,15 +227,18 @@ func (b *batch) isDecision(item driver.Item, answer []any) bool {
 	}
 	switch result := numberAt(answer, 0); result {
 	case int64(driver.Granted):
-		charged := numberAt(answer, 3) > 0 || item.DryRun
-		if numberAt(answer, 1) == 1 {
+		charged, replayed := numberAt(answer, 3) > 0 || item.DryRun, numberAt(answer, 1) == 1
+		if replayed {
 			_, _, ok := readReplayed(text(answer, 5))
 			charged = charged && ok
 		}
-		return charged && numberAt(answer, 2) == item.Units
+		return charged && (numberAt(answer, 2) == item.Units || replayed && item.IsHold())
 	case int64(driver.Refused):
 		bound, ok := readBinding(text(answer, 5), len(b.Limits))
-		return ok && refusing+len(bound) > 0 && numberAt(answer, 3) > 0
+		if staged && !b.isStaged(list(answer, len(answer)-1)) {
+			return false
+		}
+		return ok && (refusing+len(bound) > 0 || staged) && numberAt(answer, 3) > 0
 	case int64(driver.NeverFits):
 		return within(1, limits)(answer[4])
 	case int64(driver.Fenced):
@@ -259,15 +263,16 @@ func readReplayed(told string) (ended driver.Ended, first driver.Labels, ok bool
 	return ended, driver.Labels{Job: labels[0], Region: labels[1], Run: labels[2]}, true
 }
 
-// isScore checks the score that must leave a window for an item that its limit refused.
-func isScore(l limit.Limit, found string) bool {
+// isScore checks the score that must leave a window for an item that its limit refused. It is -1
+// if what is held is too much.
+func isScore(l limit.Limit, found string, held bool) bool {
 	w := l.Window
 	if len(l.Shares) > 0 {
 		_, ok := readShared(l, found)
 		return ok
 	}
 	if w.Kind != limit.Bucket {
-		return count(found)
+		return count(found) || held && found == "-1"
 	}
 	part, at, ok := strings.Cut(found, "/")
 	return ok && isPart(w, part) && count(at)

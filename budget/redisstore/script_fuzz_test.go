@@ -150,11 +150,16 @@ const (
 )
 
 var (
-	markReply  = replyLines("[", "LEDGER", "3", "newest", "1780000000000000", "0a 1780000000000000", "0", "web2 1f00 1779999999999999 1780000000000000", "[", "", "", "0", "[", "]", "[", "]", "]", "]", "[", "]") // and that nothing is missing
+	markReply  = replyLines("[", "LEDGER", "3", "newest", "1780000000000000", "0a 1780000000000000", "0", "web2 1f00 1779999999999999 1780000000000000", "[", "", "", "0", "[", "]", "[", "]", "]", "]", "[", "]", "[", "]") // and that nothing is missing or held
 	grantReply = replyLines("[", ":0", clockLine, "[", "[", ":1", ":0", ":2", ":1780000000000001", ":0", "", noneUsed, "]", "]",
 		"1780000000000000", "1780000000000001", "[", "]", "[", ":3", ":3", ":1", ":0", "]", "", markReply, "]")
 	refuseReply = replyLines("[", ":0", clockLine, "[", "[", ":2", ":0", ":0", ":1780000000000001", ":0", "", ":10", "1779999999999999", ":10", "7/1780000000000000", ":9", ":0", "]", "]",
 		"1779000000000000", "1780000000000001", "[", "]", "[", ":10", ":10", ":9", ":0", "]", "", markReply, "]")
+	// stagedReply is a refusal beside a hold.
+	stagedReply = replyLines("[", ":0", clockLine, "[", "[", ":2", ":0", ":0", ":1780000000000001", ":0", "", ":10", "1779999999999999", ":10", "7/1780000000000000", ":9", ":0",
+		"[", "[", "1780000000000009", "]", "[", "[", "1780000000000009", "1779999999999999", "7/1780000000000000", ":0", "]", "]", "", "]", "]", "]",
+		"1779000000000000", "1780000000000001", "[", "]", "[", ":10", ":10", ":9", ":0", "]", "", markReply, "]")
+	holdReply     = replyLines("[", ":0", clockLine, "[", "1|~job/1|job|US||5|60000000|1779999999999999|1780000000000009|1:5:1:op,", "]", "]")
 	registryReply = replyLines("[", ":2", clockLine, "op,videos.list", "", "]")
 	lookReply     = replyLines("[", ":0", clockLine, "[", "]", "1779000000000000", clockLine, "[", "[", "3", "0", "1779999999999999", "0", "", "0", "0", "[", "]", "]", "[", "3", "9", clockLine, "]",
 		"[", "1", "0", "1779999999999999", "1", "", "0", "0", "[", "]", "]", "]", "[", ":3", ":3", ":1", ":0", "]", "* 1780000000000001 1779999999999999 spent: 403", markReply, "]")
@@ -195,6 +200,7 @@ const (
 	callJobs
 	callDecideFenced
 	callEntries
+	callHold
 	allCalls
 )
 
@@ -222,6 +228,8 @@ func call(ctx context.Context, t testing.TB, s *Store, what int) (c called) {
 		c.decisions = got.Items
 	case callLook:
 		_, c.err = s.Look(ctx, driver.Look{Budget: name, Now: now, Limits: limits})
+	case callHold:
+		_, c.err = driver.Apply(ctx, s, driver.HoldChange{Budget: name, Now: now, Fence: "~job/1"})
 	case callFinish:
 		var got driver.Finished
 		got, c.err = s.Finish(ctx, driver.Finish{Budget: name, Now: now, ID: "a", Units: 1})
@@ -309,7 +317,7 @@ func FuzzScripts(f *testing.F) {
 	answered := map[int]string{
 		callDecide: grantReply, callDecideThree: refuseReply, callLook: lookReply, callFinish: finishReply, callSpent: spentReply, callSpentByJob: spentReply, callEntries: entriesReply,
 		callRecover: recoverReply, callJob: jobReply, callJobs: jobsReply, callSwap: swapReply, callValue: valueReply, callHistory: historyReply, callAccept: clockLine, callReset: clockLine, callPing: clockLine,
-		callLock: lockReply, callUnlock: lockReply, callReport: reportReply, callDecideFenced: fencedReply,
+		callLock: lockReply, callUnlock: lockReply, callReport: reportReply, callDecideFenced: fencedReply, callHold: holdReply,
 	}
 	for what := range allCalls {
 		for _, forever := range []bool{false, true} {
@@ -320,6 +328,7 @@ func FuzzScripts(f *testing.F) {
 		f.Add(replyLines("-NOSCRIPT no", "=", clockLine, "=", "[", ":1", clockLine, "]", "=", "[", ":3", clockLine, "9007199254740992", "]", "=", answered[what]), uint8(what), false)
 		f.Add(replyLines(clockLine, "=", "-LOADING it is", "=", "[", ":5", clockLine, "m is missing", "]"), uint8(what), false)
 	}
+	f.Add(replyLines(clockLine, "=", stagedReply), uint8(callDecide), true)
 	f.Add(replyLines("[", ":0", clockLine, clockLine, "ledger", "0", "0", "3", "[", "]", "1 5", "]"), uint8(callEntries), true) // there is ever more to be read
 	f.Add(replyLines(clockLine, "=", "[", ":1", clockLine, ":1", "]"), uint8(callSwap), true)                                   // there is ever more to be forgotten
 	f.Fuzz(func(t *testing.T, script string, what uint8, forever bool) {

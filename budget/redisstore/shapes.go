@@ -27,7 +27,7 @@ func (a *chargeArgs) shape(limits []limit.Limit, around int64) {
 	}
 	for i, l := range limits {
 		args := &a.Limits[i]
-		args.Calls, args.Observe, args.Name = l.Counts == limit.CountCalls, l.Observe, l.Name
+		args.Calls, args.Observe, args.Name, args.Shortest = l.Counts == limit.CountCalls, l.Observe, l.Name, l.Window.Shortest()
 		if l.Window.Kind != limit.Bucket {
 			args.Window = places[l.Window.Key()]
 			continue
@@ -51,7 +51,7 @@ func (a *chargeArgs) divide(limits []limit.Limit, known registry) {
 		a.Divided = true
 		args.Lapses, args.Guard = l.Lapses(), l.Window.Guard
 		for j, units := range l.Guarantees() {
-			args.Shares = append(args.Shares, shareArgs{units, l.Shares[j].Lapse, known.shared(l.Shares[j], args.Covered)})
+			args.Shares = append(args.Shares, shareArgs{units, l.Shares[j].Lapse, known.shared(l.Shares[j], args.Covered), append([]string{}, l.Shares[j].Jobs...)})
 		}
 		if l.ChecksNext() {
 			key := l.Window.AfterReset().Key()

@@ -54,7 +54,12 @@ func readShared(l limit.Limit, found string) (s shared, ok bool) {
 // wait is how an item with a lease waits for the limit.
 func (s shared) wait(l limit.Limit, lease, now int64) limit.Wait {
 	w := limit.Wait{Limit: l, Now: now, Refused: s.refused, Lease: lease}
-	if l.Window.Kind != limit.CalendarKind {
+	switch {
+	case l.Window.Kind == limit.CalendarKind:
+	case slices.Contains(s.met, -1): // what is held is too much
+		w.At = limit.Never
+		return w
+	default:
 		w.At = l.Window.Returns(slices.Max(s.met))
 		return w
 	}

@@ -21,23 +21,25 @@ var strangeCalls = map[string]struct {
 	clock bool // asked for first
 	reply string
 }{
-	"a grant":    {callDecide, true, grantReply},
-	"a refusal":  {callDecide, true, refuseReply},
-	"a look":     {callLook, false, lookReply},
-	"a finish":   {callFinish, true, finishReply},
-	"who spent":  {callSpent, false, replyLines(registryReply, "=", spentReply)},
-	"a recovery": {callRecover, false, recoverReply},
-	"a job":      {callJob, false, jobReply},
-	"jobs":       {callJobs, false, jobsReply},
-	"a swap":     {callSwap, true, swapReply},
-	"a history":  {callHistory, false, historyReply},
-	"a fence":    {callDecideFenced, true, fencedReply},
-	"a clock":    {callAccept, false, clockLine},
-	"a reset":    {callReset, false, clockLine},
-	"a ping":     {callPing, false, clockLine},
-	"a lock":     {callLock, false, lockReply},
-	"an unlock":  {callUnlock, false, lockReply},
-	"a report":   {callReport, false, replyLines(registryReply, "=", reportReply)},
+	"a grant":          {callDecide, true, grantReply},
+	"a refusal":        {callDecide, true, refuseReply},
+	"a staged refusal": {callDecide, true, stagedReply},
+	"a hold":           {callHold, false, holdReply},
+	"a look":           {callLook, false, lookReply},
+	"a finish":         {callFinish, true, finishReply},
+	"who spent":        {callSpent, false, replyLines(registryReply, "=", spentReply)},
+	"a recovery":       {callRecover, false, recoverReply},
+	"a job":            {callJob, false, jobReply},
+	"jobs":             {callJobs, false, jobsReply},
+	"a swap":           {callSwap, true, swapReply},
+	"a history":        {callHistory, false, historyReply},
+	"a fence":          {callDecideFenced, true, fencedReply},
+	"a clock":          {callAccept, false, clockLine},
+	"a reset":          {callReset, false, clockLine},
+	"a ping":           {callPing, false, clockLine},
+	"a lock":           {callLock, false, lockReply},
+	"an unlock":        {callUnlock, false, lockReply},
+	"a report":         {callReport, false, replyLines(registryReply, "=", reportReply)},
 }
 
 func strangeCall(t *testing.T, name string, lines []string) called {
@@ -64,7 +66,7 @@ func TestStrangeReplies(t *testing.T) {
 			if got.err != nil {
 				t.Fatalf("the right reply: %v", got.err)
 			}
-			if want := map[string]driver.Result{"a grant": driver.Granted, "a refusal": driver.Refused, "a fence": driver.Fenced}[name]; want != 0 && got.decisions[0].Result != want {
+			if want := map[string]driver.Result{"a grant": driver.Granted, "a refusal": driver.Refused, "a staged refusal": driver.Refused, "a fence": driver.Fenced}[name]; want != 0 && got.decisions[0].Result != want {
 				t.Fatalf("the right reply: %+v", got.decisions)
 			}
 			tried := 0
