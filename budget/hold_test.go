@@ -100,7 +100,9 @@ func TestHoldRefused(t *testing.T) {
 // What was refused before a pass holds units is not remembered against its draws.
 func TestHoldForgetsRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, ctx := holding(t), t.Context()
+		ctx, spec := t.Context(), holding(t).Spec()
+		spec.Limits = spec.Limits[:1] // one that checks all operations alike
+		b := must.Get(budget.New(refusals.New(memstore.New(nil), time.Hour), spec))(t)
 		defer func() { must.Do(t, b.Close()) }()
 		pass := budget.Call{Labels: budget.Labels{Job: "pull"}, Fence: 7}
 		must.Get(b.Hold(ctx, pass, []budget.Need{{Operation: "search", Units: 100, Calls: 10}}, time.Hour, time.Hour))(t)

@@ -68,7 +68,7 @@ func TestAPassHoldsItsNeeds(t *testing.T) {
 			check.Is(t, err, budget.ErrExhausted)
 		}
 		stop := w.daemon(false)
-		after(7 * time.Hour)
+		after(6*time.Hour + 13*time.Second) // within the hold's lease
 		stop()
 		check.EqualSlices(t, w.history(), []string{"6h0m0s succeeded"}, "history")
 		check.Equal(t, left[0], "[14 for trending]", "held during the first call")
@@ -100,14 +100,14 @@ func TestAPassThatCannotHoldItsNeeds(t *testing.T) {
 func TestARunHoldsItsNeeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		upstream := &patient{recorded: &recorded{}, wait: time.Second}
-		w := newWorld(t, setup{upstream: upstream, limit: 16, job: holding + "hold = \"run\""})
+		w := newWorld(t, setup{upstream: upstream, limit: 16, job: strings.Replace(holding, "4 }", "5 }", 1) + "hold = \"run\""})
 		upstream.Handler = w.sandbox
 		w.spend(5)
 		held := map[string]bool{}
 		upstream.each = func() { held[fmt.Sprint(w.heldNow())] = true }
 		pass := w.once()
 		check.EqualSlices(t, outcomes(pass), []string{"US succeeded", "GB succeeded", "DE exhausted hold"}, "runs")
-		check.Equal(t, held["[3 for trending US]"] && held["[3 for trending GB]"], true, held)
+		check.Equal(t, held["[4 for trending US]"] && held["[4 for trending GB]"], true, held)
 		check.Equal(t, len(w.heldNow()), 0, "holds after the pass")
 		check.Equal(t, w.used(), 13, "used")
 	})
@@ -126,10 +126,13 @@ func TestADeferredPassHoldsItsNeeds(t *testing.T) {
 		after(9 * time.Hour)
 		check.EqualSlices(t, w.deferredText(), []string{"6h0m0s/2 until 25h0m0s: US GB DE"}, "deferred")
 		check.EqualSlices(t, w.history(), []string{"6h0m0s exhausted deferred"}, "history")
-		after(24 * time.Hour)
+		after(12*time.Hour + 30*time.Minute)
+		w.spend(3) // so that there is room for two regions at 25h, and for all at 26h
+		after(12 * time.Hour)
 		stop()
-		check.EqualSlices(t, upstream.starts(), []string{"US 25h0m0s", "GB 25h0m0s", "DE 25h0m0s"}, "starts")
+		check.EqualSlices(t, upstream.starts(), []string{"US 26h0m0s", "GB 26h0m0s", "DE 26h0m0s"}, "starts")
 		check.EqualSlices(t, w.history(), []string{"6h0m0s succeeded"}, "history")
+		check.Equal(t, w.records()[0].Parts, 2, "parts")
 	})
 }
 

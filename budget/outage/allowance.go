@@ -70,7 +70,7 @@ func (s *Store) withoutStore(ctx context.Context, batch driver.Batch, decided dr
 	var places []int
 	for i, item := range batch.Items {
 		d := &decided.Items[i]
-		if item.OnStoreError != driver.Open || item.IsHold() || d.Result != driver.Unreached && d.Result != driver.OutcomeUnknown {
+		if item.OnStoreError != driver.Open || d.Result != driver.Unreached && d.Result != driver.OutcomeUnknown {
 			continue
 		}
 		if at, wait, t := s.exhausted(batch, item); wait > 0 {
