@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
@@ -94,6 +95,20 @@ func (b brokenBody) Read([]byte) (int, error) { return 0, b.err }
 
 func (brokenBody) Close() error { return nil }
 
+// holdsSome has a pass, and a run, hold units.
+func holdsSome(r *rigged) {
+	for _, region := range []string{"", "US"} {
+		item := driver.Item{
+			ID: "hold" + region, Fence: "~daily/7", Labels: driver.Labels{Job: "daily", Region: region}, Lease: 60_000_000,
+			Needs: []driver.Need{{Operation: "get", Units: 1, Calls: 1}}, Units: 1,
+		}
+		batch := driver.Batch{Budget: "shop/main", Now: time.Now().UnixMicro(), Items: []driver.Item{item}}
+		if got, err := r.Store.Decide(context.Background(), batch); err != nil || got.Items[0].Result != driver.Granted {
+			panic(fmt.Sprint(got, err))
+		}
+	}
+}
+
 // askings has requests that cause each status of each path.
 func askings() (list []asking) {
 	add := func(method, path, body string, status int, reason string, rig func(*rigged)) {
@@ -128,6 +143,9 @@ func askings() (list []asking) {
 		add(http.MethodPost, path, body[:len(body)-1]+`,"more":1}`, 400, "invalid", nil)
 	}
 	everywhere(http.MethodGet, "/v1/status", "")
+	for _, path := range []string{"/v1/status", "/v1/why?budget=shop/main&operation=get"} {
+		add(http.MethodGet, path, "", 200, "", holdsSome)
+	}
 	everywhere(http.MethodGet, "/v1/openapi.json", "")
 	const why = "/v1/why?budget=shop/main&operation=export&job=j"
 	everywhere(http.MethodGet, why, "")
