@@ -2,10 +2,13 @@ package budget
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -24,20 +27,52 @@ func (n Needs) single() (operation string, ok bool) {
 
 // Room checks, without spending, whether all needs would fit now. Of the call it reads
 // the labels and the floor, as Charge does: they say which share the calls belong to.
-// Nil means yes. Otherwise the error is a [*RefusedError]. For one call of one operation
-// its RetryAt is when the call fits; for more it is when something next returns to the
-// limit that binds, so an earlier check is useless.
+// Nil means yes. Otherwise the error is a [*RefusedError], and its RetryAt is when they fit if
+// nothing else happens; if a token bucket has too little for several calls, it is when that
+// next has more, so an earlier check is useless.
 func (b *Budget) Room(ctx context.Context, needs Needs, as Call) error {
 	if operation, one := needs.single(); one {
 		_, err := b.Would(ctx, Call{Operation: operation, Floor: as.Floor, Labels: as.Labels}, 0)
 		return err
 	}
-	_, err := b.observing(Receipt{}, b.room(ctx, needs, Call{Floor: as.Floor, Labels: as.Labels}))
+	as = Call{Floor: as.Floor, Labels: as.Labels}
+	err := b.room(ctx, needs, as, 0)
+	if refused := new(RefusedError); errors.As(err, &refused) && errors.Is(err, ErrExhausted) {
+		b.nameInstant(ctx, refused, needs, as)
+	}
+	_, err = b.observing(Receipt{}, err)
 	return err
 }
 
-// room is Room for several calls.
-func (b *Budget) room(ctx context.Context, needs Needs, as Call) error {
+// RoomBeside is Room for the run of a pass that holds its needs, and may take span: it asks
+// only the limits that count no such hold, and the store only if there are any.
+func (b *Budget) RoomBeside(ctx context.Context, needs Needs, as Call, span time.Duration) error {
+	if !slices.ContainsFunc(b.spec.Limits, func(l limit.Limit) bool { return !driver.CountsHold(l, span.Microseconds()) }) {
+		return nil
+	}
+	_, err := b.observing(Receipt{}, b.room(ctx, needs, Call{Floor: as.Floor, Labels: as.Labels}, span))
+	return err
+}
+
+// nameInstant says when all needs fit the limits that a hold of them would be checked by.
+func (b *Budget) nameInstant(ctx context.Context, refused *RefusedError, needs Needs, as Call) {
+	var list []Need
+	for _, name := range slices.Sorted(maps.Keys(needs)) {
+		units, err := b.spec.price(Call{Operation: name})
+		if err != nil { // one unit of no operation
+			return
+		}
+		list = append(list, Need{Operation: name, Units: units * needs[name], Calls: needs[name]}) // room has checked that it is no more than MaxUnits
+	}
+	exact := new(RefusedError)
+	if err := b.WouldHold(ctx, as, list, 0, time.Microsecond); errors.As(err, &exact) && errors.Is(err, ErrExhausted) && !exact.RetryAt.IsZero() {
+		refused.RetryAt, refused.RetryAfter = exact.RetryAt, exact.RetryAfter
+	}
+}
+
+// room is Room for several calls, without the limits that count a hold of a pass that may take
+// span, unless that is 0.
+func (b *Budget) room(ctx context.Context, needs Needs, as Call, span time.Duration) error {
 	floor, _ := b.spec.floor(as)
 	status, err := b.Status(ctx)
 	if err != nil {
@@ -60,7 +95,7 @@ func (b *Budget) room(ctx context.Context, needs Needs, as Call) error {
 		return refused
 	}
 	for _, l := range status.Limits {
-		if l.Observe || l.Window.Kind == limit.Concurrent { // plain charges do not count in it
+		if l.Observe || l.Window.Kind == limit.Concurrent || span > 0 && driver.CountsHold(l.Limit, span.Microseconds()) { // plain charges do not count in it
 			continue
 		}
 		amount, last, err := b.needed(l.Limit, needs)
@@ -75,7 +110,11 @@ func (b *Budget) room(ctx context.Context, needs Needs, as Call) error {
 				available -= s.Kept
 			}
 		}
-		if amount == 0 || l.Used <= min(bound, available)-amount {
+		used := l.Used
+		for _, h := range l.Held {
+			used += h.Amount
+		}
+		if amount == 0 || used <= min(bound, available)-amount {
 			continue
 		}
 		refused := b.refuse(Call{Operation: last}, amount, ErrExhausted, nil)

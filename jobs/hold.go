@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -42,7 +43,7 @@ func (p *pass) hold(region string, of []string, over context.Context) *ending {
 	as := budget.Call{Fence: p.held.claim.Fence, Labels: budget.Labels{Job: p.job.Name, Region: region}}
 	lease := p.runner.docs.hold()
 	end = p.waitForUnits(region, over, func() error {
-		_, err := p.budget.Hold(p.hard, as, asked, p.job.span(len(of), p.once), lease)
+		_, err := p.budget.Hold(p.hard, as, asked, p.job.span(p.regions, p.once), lease)
 		return err
 	})
 	if end != nil {
@@ -207,19 +208,42 @@ func (j *Job) checkHold(node config.Node, each []needs.Amount, runs int, upstrea
 	for _, a := range needs.Together(all) {
 		item.Needs = append(item.Needs, driver.Need{Operation: a.Operation, Units: min(a.Units, limit.MaxUnits), Calls: min(a.Calls, limit.MaxUnits)})
 	}
-	for _, whole := range upstream.Limits {
-		for _, n := range item.Needs {
-			l := whole.For(n.Operation)
-			if upstream.Observe || l.Observe || !item.CheckedBy(l) || !item.NeverFits(l) {
-				continue
-			}
-			what := "a pass"
-			if j.Hold == HoldRun {
-				what = "a run"
-			}
+	span := j.span(len(j.Regions), false)
+	counted := false
+	for _, l := range j.holdLimits(item, upstream) {
+		switch {
+		case !item.CheckedBy(l):
+			node.Warn("job %s holds nothing of limit %s: %s may take %s, and the limit counts %s; a shorter timeout, grace or stagger would change that, or more runs at once (parallel)",
+				j.Name, l.Name, j.Hold.what(), limit.SpanText(span), limit.SpanText(time.Duration(l.Window.Shortest())*time.Microsecond))
+		case !upstream.Observe && !l.Observe && item.NeverFits(l):
 			node.Fail("job %s could never start: %s holds %d %s of limit %s (%d), beside its floor and what is guaranteed to others; lower needs or max_pages, raise the limit, or write hold = \"run\"",
-				j.Name, what, item.Amount(l), l.Counts, l.Name, l.Limit)
+				j.Name, j.Hold.what(), item.Amount(l), l.Counts, l.Name, l.Limit)
 			return
+		default:
+			counted = true
 		}
 	}
+	if !counted {
+		node.Fail("job %s would hold nothing: %s may take %s, longer than any of its limits counts; lower timeout, grace or stagger, or take hold out", j.Name, j.Hold.what(), limit.SpanText(span))
+	}
+}
+
+// holdLimits are the rolling and calendar limits that cover an operation of a hold.
+func (j *Job) holdLimits(item driver.Item, upstream config.Upstream) (list []limit.Limit) {
+	for _, whole := range upstream.Limits {
+		for _, n := range item.Needs {
+			if l := whole.For(n.Operation); l.Covers(n.Operation) && l.Window.Shortest() > 0 && !slices.ContainsFunc(list, func(other limit.Limit) bool { return other.Name == l.Name }) {
+				list = append(list, l)
+			}
+		}
+	}
+	return list
+}
+
+// what is what a job with this value holds the needs of, in words.
+func (h Hold) what() string {
+	if h == HoldRun {
+		return "a run"
+	}
+	return "a pass"
 }

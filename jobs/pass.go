@@ -25,6 +25,7 @@ type pass struct {
 	soft, hard context.Context
 	next       string // the region the next pass begins with
 	beats      beats
+	regions    int  // how many it has
 	holding    held // what it holds of the budget
 
 	mu   sync.Mutex // guards all below

@@ -18,7 +18,7 @@ func (p *pass) runAll(order []string) []Run {
 		runs[place].Region = region
 	}
 	p.mu.Lock()
-	p.runs = append([]Run(nil), runs...)
+	p.runs, p.regions = append([]Run(nil), runs...), len(order)
 	p.mu.Unlock()
 	parallel := p.job.Parallel
 	switch {
@@ -113,13 +113,16 @@ func (p *pass) admit(place int, region string, began time.Time, running chan str
 
 // room waits until what a run needs would fit, at most the job's MaxWait, or is held.
 func (p *pass) room(region string, over context.Context) *ending {
-	switch p.job.Hold {
-	case HoldPass: // all that the pass needs is held
-		return nil
-	case HoldRun:
-		return p.hold(region, []string{region}, over)
+	if p.job.Hold == HoldNone {
+		return p.waitForUnits(region, over, func() error { return p.job.look(p.hard, p.budget) })
 	}
-	return p.waitForUnits(region, over, func() error { return p.job.look(p.hard, p.budget) })
+	end := p.waitForUnits(region, over, func() error { // what the hold does not count in
+		return p.budget.RoomBeside(p.hard, p.job.Needs, budget.Call{Floor: p.job.Floor, Labels: budget.Labels{Job: p.job.Name}}, p.job.span(p.regions, p.once))
+	})
+	if end != nil || p.job.Hold == HoldPass {
+		return end
+	}
+	return p.hold(region, []string{region}, over)
 }
 
 // waitForUnits repeats ask while it is refused, at most for the job's MaxWait. The region is
