@@ -27,10 +27,34 @@ const (
 
 // held is what the pass holds, or its runs.
 type held struct {
-	mu     sync.Mutex // guards all below
-	count  int        // how many holds the pass has made and not ended
-	beats  func()     // ends the renewals; nil: there are none
-	warned bool
+	mu      sync.Mutex      // guards all below; no store is asked while it is locked
+	regions map[string]bool // for which something is held; the empty one is the whole pass
+	changes int             // of regions
+	warned  bool
+}
+
+// change notes whether something is held for a region, and reports whether that is new.
+func (h *held) change(region string, holds bool) (changed bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.regions[region] == holds {
+		return false
+	}
+	if h.regions == nil {
+		h.regions = map[string]bool{}
+	}
+	h.changes++
+	if h.regions[region] = holds; !holds {
+		delete(h.regions, region)
+	}
+	return true
+}
+
+// count is how many holds there are, and how often that has changed.
+func (h *held) count() (count, changes int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.regions), h.changes
 }
 
 // hold holds what regions need until endHold: those of the whole pass for an empty region.
@@ -41,20 +65,14 @@ func (p *pass) hold(region string, of []string, over context.Context) *ending {
 		return end
 	}
 	as := budget.Call{Fence: p.held.claim.Fence, Labels: budget.Labels{Job: p.job.Name, Region: region}}
-	lease := p.runner.docs.hold()
 	end = p.waitForUnits(region, over, func() error {
-		_, err := p.budget.Hold(p.hard, as, asked, p.job.span(p.regions, p.once), lease)
+		_, err := p.budget.Hold(p.hard, as, asked, p.job.span(p.regions, p.once), p.runner.docs.hold())
 		return err
 	})
 	if end != nil {
 		return holdEnding(end)
 	}
-	h := &p.holding
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.count++; h.beats == nil {
-		h.beats = p.beats.on(func(ctx context.Context) { p.renewHolds(ctx, lease) })
-	}
+	p.holding.change(region, true)
 	return nil
 }
 
@@ -87,35 +105,28 @@ func (r *Runner) needsOf(ctx context.Context, j *Job, regions []string) ([]budge
 }
 
 // renewHolds renews what the pass holds, with its claim.
-func (p *pass) renewHolds(ctx context.Context, lease time.Duration) {
-	list, err := p.budget.Holds(ctx, p.job.Name, p.held.claim.Fence, lease)
+func (p *pass) renewHolds(ctx context.Context) {
+	count, before := p.holding.count()
+	if count == 0 {
+		return
+	}
+	list, err := p.budget.Holds(ctx, p.job.Name, p.held.claim.Fence, p.runner.docs.hold())
 	h := &p.holding
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case err != nil:
 		p.log.Warn("what the pass holds was not renewed; trying again", "tick", formatTick(p.tick), "error", err)
-	case len(list) < h.count && !h.warned:
+	case len(list) < count && h.changes == before && !h.warned:
 		h.warned = true
 		p.log.Warn("the store no longer holds what the pass needs: from now on its charges must fit like any others", "tick", formatTick(p.tick))
 	}
 }
 
-// endHold gives back what is left of what a region holds, or the whole pass.
+// endHold gives back what is left of what a region holds, or the whole pass, if anything.
 func (p *pass) endHold(region string) {
-	h := &p.holding
-	h.mu.Lock()
-	if h.count == 0 {
-		h.mu.Unlock()
+	if !p.holding.change(region, false) { // before the hold ends, so that no renewal misses it
 		return
-	}
-	var stop func()
-	if h.count--; h.count == 0 {
-		stop, h.beats = h.beats, nil
-	}
-	h.mu.Unlock()
-	if stop != nil {
-		stop() // before the hold ends, so that no renewal misses it
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.hard), claimTimeout)
 	defer cancel()

@@ -157,8 +157,8 @@ func TestAHoldOfUnknownNeeds(t *testing.T) {
 // If its daemon no longer reaches the store, a pass loses its hold with its claim's lease.
 func TestADeadPassLosesItsHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		upstream := &patient{recorded: &recorded{}, wait: 10 * time.Hour}
-		w := newWorld(t, setup{upstream: upstream, limit: 16, job: holding + "hold = true\ntimeout = \"24h\""})
+		upstream := &patient{recorded: &recorded{}, wait: 6 * time.Hour}
+		w := newWorld(t, setup{upstream: upstream, limit: 16, job: holding + "hold = true\ntimeout = \"7h\""})
 		upstream.Handler = w.sandbox
 		cut := &severed{Store: w.store}
 		w.spendOn(cut)

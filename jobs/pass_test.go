@@ -214,7 +214,7 @@ func TestARunWaitsForRoomBeforeItStarts(t *testing.T) {
 		if at := upstream.requests[4].at.Sub(began); at != 20*time.Second+3*time.Microsecond {
 			t.Errorf("the second region started at %s, want all four units back at 20.000003s", at)
 		}
-		w.logged("refused; waiting", "limit=burst", "retry_at=2000-01-01T00:00:20.000000Z")
+		w.logged("refused; waiting", "limit=burst", "retry_at=2000-01-01T00:00:20.000003Z")
 	})
 }
 

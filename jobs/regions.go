@@ -33,6 +33,9 @@ func (p *pass) runAll(order []string) []Run {
 	began := time.Now()
 	var started sync.WaitGroup
 	var rest *ending // for the regions that are not started
+	if p.job.Hold != HoldNone {
+		defer p.beats.on(p.renewHolds)()
+	}
 	if p.job.Hold == HoldPass && len(order) > 0 {
 		rest = p.hold("", order, over)
 		defer p.endHold("")
