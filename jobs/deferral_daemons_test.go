@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
@@ -354,4 +356,41 @@ func claimDeferred(t *testing.T, r *Runner, j *Job) (made claim, err error) {
 		return edit{}, nil
 	})
 	return made, err
+}
+
+// unheard loses the answers to some swaps that are done.
+type unheard struct {
+	State
+	loses func(driver.JobSwap) bool
+}
+
+func (u unheard) SwapJob(ctx context.Context, swap driver.JobSwap) (bool, error) {
+	swapped, err := u.State.SwapJob(ctx, swap)
+	if err == nil && swapped && u.loses(swap) {
+		return false, errFails
+	}
+	return swapped, err
+}
+
+// A deferred pass goes on although the answer to its claim is lost.
+func TestADeferredPassWhoseClaimIsUnheard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{limit: 13, job: deferring})
+		lost := 0
+		w.options.State = unheard{w.store, func(swap driver.JobSwap) bool {
+			if lost > 0 || !bytes.Contains(swap.Text, []byte(`"before":`)) {
+				return false
+			}
+			lost++
+			return true
+		}}
+		after(90 * time.Minute)
+		w.spend(9) // they return at 25h30m
+		stop := w.daemon(false)
+		after(30 * time.Hour)
+		check.Equal(t, lost, 1, "answers lost")
+		check.EqualSlices(t, w.history(), []string{"6h0m0s succeeded"}, "history")
+		check.Equal(t, w.records()[0].Ended.Sub(midnight), 25*time.Hour+30*time.Minute+retryPause, "ended")
+		stop()
+	})
 }

@@ -188,8 +188,7 @@ func (d *daemon) resume(ctx context.Context, c candidate, holder string) time.Du
 	if f == nil { // it was removed meanwhile
 		return lookPause
 	}
-	done, s, _, err := d.runner.takeStep(ctx, c.job, me)
-	d.report(c.job, done.records)
+	done, s, err := d.takeDeferred(ctx, c.job, me)
 	switch {
 	case err != nil:
 		log.Debug("a deferred pass could not be claimed; trying again", "error", err)
@@ -208,6 +207,18 @@ func (d *daemon) resume(ctx context.Context, c candidate, holder string) time.Du
 	case <-d.soft.Done():
 	}
 	return 0
+}
+
+// takeDeferred takes the step in which a deferred pass may be claimed. If the store does not
+// answer, it asks again with the same claim, which may have been made.
+func (d *daemon) takeDeferred(ctx context.Context, j *Job, me claimant) (done stepped, s *state, err error) {
+	for giveUp := d.runner.now().Add(me.hold / 2); ; {
+		done, s, _, err = d.runner.takeStep(ctx, j, me)
+		d.report(j, done.records)
+		if !errors.Is(err, budget.ErrUnavailable) || !d.runner.now().Before(giveUp) || waitFor(d.soft, retryPause) != nil {
+			return done, s, err
+		}
+	}
 }
 
 // putOff has a deferred pass wait for a later instant (µs, the store's clock).
