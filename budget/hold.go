@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
@@ -65,7 +66,10 @@ func (b *Budget) holdItem(as *Call, needs []Need, span, lease time.Duration) (dr
 	as.fillID()
 	as.OnStoreError, as.holds = Closed, true
 	var units int64
-	for _, n := range needs {
+	for i, n := range needs {
+		if slices.ContainsFunc(needs[:i], func(other Need) bool { return other.Operation == n.Operation }) {
+			return driver.Item{}, fmt.Errorf("hold units of %s: %w: operation %q comes twice; add up its units and calls", b.spec.Name, ErrInvalid, n.Operation)
+		}
 		call := *as
 		call.Operation, call.Units = n.Operation, &n.Units
 		if _, err := b.check(call); err != nil {
@@ -102,6 +106,7 @@ func (b *Budget) EndHold(ctx context.Context, job string, fence int64, region st
 	if _, err := apply(ctx, b, change); err != nil {
 		return fmt.Errorf("give back what is held in %s for job %s: %w", b.spec.Name, job, err)
 	}
+	b.waits.free()
 	return nil
 }
 

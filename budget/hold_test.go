@@ -91,6 +91,7 @@ func TestHoldRefused(t *testing.T) {
 		check.Is(t, second(b.Hold(ctx, pass, []budget.Need{{Operation: "search", Units: 1, Calls: 1}}, 0, 0)), budget.ErrInvalid)
 		check.Is(t, second(b.Hold(ctx, budget.Call{}, []budget.Need{{Operation: "search", Units: 1, Calls: 1}}, 0, time.Minute)), budget.ErrInvalid)
 		check.Is(t, second(b.Hold(ctx, pass, nil, 0, time.Minute)), budget.ErrInvalid)
+		check.Is(t, second(b.Hold(ctx, pass, []budget.Need{{Operation: "get", Units: 1}, {Operation: "get", Calls: 1}}, 0, time.Minute)), budget.ErrInvalid)
 		check.Is(t, second(b.Hold(ctx, pass, []budget.Need{{Operation: "unknown", Units: 1}}, 0, time.Minute)), budget.ErrUnknownOperation)
 		must.Do(t, b.Fence(ctx, "pull", 7))
 		check.Is(t, second(b.Hold(ctx, pass, []budget.Need{{Operation: "get", Units: 1, Calls: 1}}, 0, time.Minute)), budget.ErrFenced)
@@ -111,6 +112,20 @@ func TestHoldForgetsRefusals(t *testing.T) {
 		check.Is(t, second(b.Charge(ctx, call)), budget.ErrExhausted)
 		call.Operation = "search"
 		check.NoError(t, second(b.Charge(ctx, call)), "a draw of another operation after a refusal")
+	})
+}
+
+// A waiter of the process takes what a hold gives back at once.
+func TestHoldEndWakesWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, ctx := holding(t), t.Context()
+		defer func() { must.Do(t, b.Close()) }()
+		pass := budget.Call{Labels: budget.Labels{Job: "pull"}, Fence: 7}
+		must.Get(b.Hold(ctx, pass, []budget.Need{{Operation: "search", Units: 100, Calls: 10}}, time.Hour, time.Hour))(t)
+		began := time.Now()
+		time.AfterFunc(time.Second, func() { check.NoError(t, b.EndHold(ctx, "pull", 7, "")) })
+		must.Get(b.Wait(ctx, budget.Call{Operation: "search"}))(t)
+		check.Equal(t, time.Since(began).Truncate(100*time.Millisecond), time.Second, "wait, but for the jitter")
 	})
 }
 

@@ -77,8 +77,8 @@ func newWaitQueue(ask func([]*place) []seat) *waitQueue {
 	return &waitQueue{ask: ask, freed: make(chan struct{})}
 }
 
-// free wakes the sleeping waiters, because a reservation was finished or a lock was
-// ended.
+// free wakes the sleeping waiters, because a reservation was finished, or a lock or a hold
+// was ended.
 func (q *waitQueue) free() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -148,5 +148,6 @@ func untilDrained(ctx context.Context, drain <-chan struct{}) (context.Context, 
 
 // EndTakes is how long a stopped pass may take in addition to its grace: for the last
 // lines of a killed command, the checkpoint, the check of the claim, the sum of what was
-// spent, the release of slots, and the record.
-const EndTakes = proc.PipeWait + finalWriteTimeout + 2*claimTimeout + 3*finalWriteTimeout + finalWriteTimeout
+// spent, the release of slots, the end of two holds (of a run that is not to start, and of
+// another), the look when deferred units return, and the record.
+const EndTakes = proc.PipeWait + finalWriteTimeout + 2*claimTimeout + 3*finalWriteTimeout + 3*claimTimeout + finalWriteTimeout

@@ -154,6 +154,7 @@ func (j *Job) span(regions int, once bool) time.Duration {
 // look checks whether what the regions of a job need would fit now: what their pass would
 // hold, or else what a run needs to start.
 func (r *Runner) look(ctx context.Context, j *Job, regions []string, in *budget.Budget) error {
+	regions = slices.DeleteFunc(slices.Clone(regions), func(region string) bool { return !slices.Contains(j.Regions, region) })
 	if j.Hold == HoldNone || len(regions) == 0 {
 		return j.look(ctx, in)
 	}

@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,5 +71,30 @@ hold = "run"`, fetch: "max_pages = 6"})
 		check.EqualSlices(t, w.heldNow(), []string{"5 for trending US"}, "held")
 		after(time.Hour)
 		stop()
+	})
+}
+
+// A deferred pass that has lost a region waits until there is room for the others.
+func TestADeferredHoldOfARegionThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{limit: 16, job: strings.Replace(holding, "* * *", "* * 6", 1) + "hold = true\non_exhausted = \"defer\"\nmax_late = \"100h\""})
+		for range 4 { // 3 return at each of 24h to 27h
+			w.spend(3)
+			after(time.Hour)
+		}
+		r, done := w.runner(), make(chan error, 1)
+		drain := make(chan struct{})
+		go func() { done <- r.Run(t.Context(), drain, false) }()
+		after(4 * time.Hour)
+		check.EqualSlices(t, w.deferredText(), []string{"6h0m0s/2 until 26h0m0s: US GB DE"}, "deferred")
+		j := *w.list[0]
+		j.Regions = []string{"US", "GB"} // 8 units
+		check.NoError(t, r.Reload([]*Job{&j}, w.options.Budgets))
+		after(17*time.Hour + 30*time.Minute)
+		w.spend(6)
+		after(time.Hour)
+		check.EqualSlices(t, w.deferredText(), []string{"6h0m0s/2 until 27h0m0s: US GB DE"}, "deferred")
+		close(drain)
+		check.NoError(t, <-done)
 	})
 }
