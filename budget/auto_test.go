@@ -344,3 +344,20 @@ func TestNoJobStore(t *testing.T) {
 	_, err = budget.New(alone, autoSpec(t, nil), budget.WithJobStore(autoStore()))
 	check.NoError(t, err)
 }
+
+// The first call of a process may wait for units that only the known headroom allows.
+func TestAutomaticHeadroomOfTheFirstWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, start := autoStore(), time.Now()
+		b := must.Get(budget.New(store, autoSpec(t, nil)))(t)
+		for day := range 5 {
+			until(start, time.Duration(day)*oneDay+time.Hour)
+			used(t, b, 10, must.Get(b.Charge(t.Context(), budget.Call{Operation: "list"}))(t))
+		}
+		must.Do(t, b.Close())
+		until(start, 5*oneDay)
+		other, units := must.Get(budget.New(store, autoSpec(t, nil)))(t), int64(9_600)
+		defer func() { must.Do(t, other.Close()) }()
+		must.Get(other.Wait(t.Context(), budget.Call{Operation: "list", Units: &units, NewID: true}))(t)
+	})
+}

@@ -54,6 +54,7 @@ func (b *Budget) wait(ctx context.Context, call Call, lease int64) (receipt Rece
 	if err != nil {
 		return Receipt{}, asked, err
 	}
+	b.auto.ready(ctx) // an unknown headroom is the most
 	limits := b.checking(driver.Item{Operation: call.Operation, Lease: lease})
 	if refused := b.neverFits(call, units, limits); refused != nil && call.NewID {
 		return Receipt{}, asked, refused
