@@ -280,7 +280,7 @@ func (b *Budget) receipt(call Call, units int64, done decided) (Receipt, error) 
 		refused.NotCharged = !d.Allowance || call.NewID && !d.Unsure // the store looks for the id first
 		if l, known := b.limitNamed(named); known && !d.Locked && !d.Allowance {
 			b.nameFloor(refused, call, l)
-			refused.Kept = keptOf(l, d.Kept)
+			refused.Kept, refused.Held = keptOf(l, d.Kept), done.held
 		}
 		if d.Result == driver.NeverFits {
 			refused.Err = ErrNeverFits
@@ -307,10 +307,10 @@ func (b *Budget) receipt(call Call, units int64, done decided) (Receipt, error) 
 		return Receipt{}, fmt.Errorf("charge %s %s: %w: id %q was used for another call; use a new id", b.spec.Name, call.Operation, ErrConflict, call.ID)
 	case driver.Overflow:
 		cause := fmt.Errorf("the ledger's sum would exceed %d units", limit.MaxUnits)
-		if call.holds {
-			cause = errHolds
-		}
 		refused := b.refuse(call, units, ErrTooManyUnits, cause)
+		if call.holds { // its own sum was checked
+			refused = b.refuse(call, units, ErrTooManyHolds, nil)
+		}
 		refused.NotCharged = true
 		return Receipt{}, refused
 	case driver.OutcomeUnknown:

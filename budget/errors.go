@@ -61,6 +61,9 @@ type RefusedError struct {
 	// other than its own, in what the limit counts; without shares that nothing is kept
 	// for.
 	Kept []Kept
+	// Held is what passes hold of that limit, which the call may not take; 0 if that is not
+	// known.
+	Held int64
 	// RetryAfter is sufficient and minimal: the same call fits then if nothing else
 	// happens, and one microsecond earlier it does not. 0 if waiting does not help, or
 	// if it is unknown.
@@ -98,6 +101,9 @@ type RefusedError struct {
 // fitsText says when the call fits.
 func (e *RefusedError) fitsText() string {
 	said := fmt.Sprintf("; fits in %s, at %s", e.RetryAfter, e.RetryAt.UTC().Format(timeFormat))
+	if e.Held > 0 {
+		said += " if they neither spend nor renew it"
+	}
 	if !e.Ends.IsZero() {
 		said += ", when no limit's guarantees to others keep it out"
 	}
@@ -146,6 +152,9 @@ func (e *RefusedError) Error() string {
 		said += fmt.Sprintf(": limit %s has %d left", e.Limit, e.Remaining)
 		if e.Floor > 0 {
 			said += fmt.Sprintf(", and %d must remain (%s)", e.Floor, e.floorText())
+		}
+		if e.Held > 0 {
+			said += fmt.Sprintf(" beside %d that running passes hold", e.Held)
 		}
 		said += e.keptText()
 		if !e.RetryAt.IsZero() {

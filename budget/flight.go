@@ -48,6 +48,7 @@ type decided struct {
 	*driver.Decision
 	storeNow int64
 	limit    string
+	held     int64 // what passes hold of that limit; 0 if unknown
 	seen     *seen
 }
 
@@ -98,6 +99,9 @@ func (f *flight) answer(index int) (decided, error) {
 	done := decided{Decision: &f.decisions.Items[index], storeNow: f.decisions.Now, seen: f.seen}
 	if at := done.Limit; at >= 0 && at < len(f.limits) {
 		done.limit = f.limits[at].Name
+		if len(f.decisions.Items) == 1 && at < len(f.decisions.Used) && f.limits[at].Window.Shortest() > 0 { // what is used is of this decision
+			done.held = max(0, f.limits[at].Limit-f.decisions.Used[at]-done.Remaining)
+		}
 	}
 	return done, nil
 }

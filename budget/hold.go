@@ -2,7 +2,6 @@ package budget
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -136,5 +135,6 @@ func heldOf(l limit.Limit, holds []driver.Hold) (list []Held, byShare []int64, s
 	return list, byShare, sum
 }
 
-// errHolds is the cause if a ledger has no room for one more hold.
-var errHolds = errors.New("there are too many holds already: let fewer passes with hold run at once")
+// ErrTooManyHolds: the budget's ledger keeps as many holds as it can, 64. Ask again when a pass
+// has ended.
+var ErrTooManyHolds = fmt.Errorf("%d holds live already: let fewer passes with hold run at once", driver.MaxHolds)

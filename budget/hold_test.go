@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/budget/refusals"
@@ -51,6 +52,11 @@ func TestHold(t *testing.T) {
 		if !errors.As(err, &refused) || !errors.Is(err, budget.ErrExhausted) || refused.RetryAfter != time.Minute {
 			t.Fatalf("a call of nobody: %v, want it refused until the hold's end", err)
 		}
+		check.Equal(t, refused.Held, 90, "held beside it")
+		if !strings.Contains(err.Error(), "limit daily has 0 left beside 90 that running passes hold; fits in 1m0s") {
+			t.Errorf("it says %v", err)
+		}
+		check.Equal(t, b.Soonest(refused), 2*time.Second, "the soonest")
 		why := must.Get(b.Why(ctx, call))(t)
 		check.Equal(t, why.Limits[0].Short, 10, "too little for a call of nobody")
 
@@ -130,3 +136,56 @@ func TestHoldEndWakesWaiters(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+// Needs of several calls fit at one instant, which a look names; what a hold does not count in
+// is looked at apart.
+func TestRoomOfSeveralCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, ctx := holding(t), t.Context()
+		defer func() { must.Do(t, b.Close()) }()
+		for range 10 {
+			must.Get(b.Charge(ctx, budget.Call{Operation: "search"}))(t)
+			time.Sleep(time.Minute)
+		}
+		var refused *budget.RefusedError
+		err := b.Room(ctx, budget.Needs{"search": 3, "get": 2}, budget.Call{})
+		if !errors.As(err, &refused) || refused.RetryAfter != 24*time.Hour-7*time.Minute {
+			t.Fatalf("room for 32 units: %v, want it when the fourth charge returns", err)
+		}
+		check.NoError(t, b.RoomBeside(ctx, budget.Needs{"search": 3}, budget.Call{}, time.Hour), "no limit is shorter than the pass")
+		for range 40 {
+			must.Get(b.Charge(ctx, budget.Call{Operation: "get", Units: new(int64)}))(t)
+		}
+		check.Is(t, b.RoomBeside(ctx, budget.Needs{"get": 11}, budget.Call{}, time.Hour+time.Microsecond), budget.ErrExhausted)
+		check.NoError(t, b.RoomBeside(ctx, budget.Needs{"get": 10}, budget.Call{}, time.Hour+time.Microsecond), "as many calls as are left")
+	})
+}
+
+// A budget keeps so many holds at a time.
+func TestTooManyHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, ctx := holding(t), t.Context()
+		defer func() { must.Do(t, b.Close()) }()
+		ask := func(number int64) error {
+			return second(b.Hold(ctx, budget.Call{Labels: budget.Labels{Job: "pull"}, Fence: number}, []budget.Need{{Operation: "get"}}, 0, time.Minute))
+		}
+		for number := range int64(driver.MaxHolds) {
+			must.Do(t, ask(number+1))
+		}
+		check.Is(t, ask(1000), budget.ErrTooManyHolds)
+		must.Do(t, b.EndHold(ctx, "pull", 1, ""))
+		check.NoError(t, ask(1000), "one more once another ended")
+	})
+}
+
+// What a pass holds is no room for others.
+func TestRoomBesideAHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, ctx := holding(t), t.Context()
+		defer func() { must.Do(t, b.Close()) }()
+		pass := budget.Call{Labels: budget.Labels{Job: "pull"}, Fence: 7}
+		must.Get(b.Hold(ctx, pass, []budget.Need{{Operation: "search", Units: 80, Calls: 8}}, time.Hour, time.Minute))(t)
+		check.NoError(t, b.Room(ctx, budget.Needs{"search": 1, "get": 10}, budget.Call{}), "room for 20 units")
+		check.Is(t, b.Room(ctx, budget.Needs{"search": 1, "get": 11}, budget.Call{}), budget.ErrExhausted)
+	})
+}

@@ -202,13 +202,13 @@ func (b *Budget) patience(ctx context.Context, call Call) (context.Context, cont
 	return ctx, func() {}
 }
 
-// recoveryLook is the longest interval at which a waiter asks whether a loss still holds
-// charges back.
+// recoveryLook is the longest interval at which a waiter asks whether a loss, or a pass with
+// its hold, still holds charges back.
 const recoveryLook = 2 * time.Second
 
 // Soonest is the shortest wait after which a refused call may fit: RetryAfter, or less
-// if an open reservation may be finished before its lease ends, or if hosts have yet to
-// report a loss.
+// if an open reservation may be finished before its lease ends, if a pass may give back what
+// it holds, or if hosts have yet to report a loss.
 func (b *Budget) Soonest(refused *RefusedError) time.Duration {
 	if errors.Is(refused, ErrRecovering) { // the other hosts may report at any time
 		return min(refused.RetryAfter, recoveryLook)
@@ -216,6 +216,9 @@ func (b *Budget) Soonest(refused *RefusedError) time.Duration {
 	l, known := b.limitNamed(refused.Limit)
 	if !known || l.Window.Kind == limit.Bucket || refused.RetryAt.IsZero() || errors.Is(refused, ErrLocked) {
 		return refused.RetryAfter
+	}
+	if refused.Held > 0 { // a pass may give back what it holds at any time
+		return min(refused.RetryAfter, recoveryLook)
 	}
 	now := refused.RetryAt.Add(-refused.RetryAfter).UnixMicro()
 	at := l.Window.Returns(now)

@@ -102,7 +102,7 @@ func (p *pass) unitsReturn(part int, regions []string) (at int64, wait time.Dura
 	at, wait = p.returns, time.Until(p.asksAgain)
 	p.mu.Unlock()
 	wait = max(wait, 0)
-	if at != 0 {
+	if at != 0 && p.job.Hold == HoldNone { // else what it held itself is back meanwhile
 		return at, wait
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.hard), claimTimeout)
@@ -146,6 +146,9 @@ func (j *Job) postpone(s *state, at clocks, d *deferred, record Record) Record {
 	d.SoFar, d.Since, d.Set, d.At = nil, at.wall.UnixMicro(), at.now, max(d.At, at.now+d.wait.Microseconds())
 	if reason, why := j.drops(s, at, d); reason != "" {
 		return s.drops(d, record, reason, why)
+	}
+	if len(s.Deferred) >= maxRequests {
+		return s.drops(d, record, ReasonLate, fmt.Sprintf("%d passes of the job wait for units already", maxRequests))
 	}
 	d.SoFar = record.json()
 	s.Deferred = append(s.Deferred, *d)

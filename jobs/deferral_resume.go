@@ -175,7 +175,7 @@ func (d *daemon) resume(ctx context.Context, c candidate, holder string) time.Du
 			log.Debug("a deferred pass could not be put off; trying again", "error", err)
 			return retryPause
 		}
-		log.Info("the units of a deferred pass have not returned", "limit", refused.Limit, "until", refused.RetryAt.UTC().Format(InstantFormat))
+		log.Debug("the units of a deferred pass have not returned", "limit", refused.Limit, "until", refused.RetryAt.UTC().Format(InstantFormat))
 		return 0
 	}
 	me := claimant{holder: holder, hold: d.runner.docs.hold(), deferredTick: c.left.Tick, deferredPart: c.left.Part}

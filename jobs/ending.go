@@ -91,6 +91,8 @@ func refusal(ctx context.Context, err error) *ending {
 		return &ending{outcome: Exhausted, reason: ReasonRecovering, err: err}
 	case errors.Is(err, budget.ErrExhausted):
 		return &ending{outcome: Exhausted, reason: ReasonLimit, err: err}
+	case errors.Is(err, budget.ErrTooManyHolds):
+		return &ending{outcome: Exhausted, reason: ReasonHold, err: err, wait: holdsPause}
 	case errors.Is(err, budget.ErrNeverFits):
 		return failed(ReasonNeverFits, err)
 	case errors.Is(err, budget.ErrClock):

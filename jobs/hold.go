@@ -25,6 +25,9 @@ const (
 	HoldRun  Hold = "run"  // those of each region, before it starts
 )
 
+// holdsPause is how long to wait where too many holds live.
+const holdsPause = 2 * time.Second
+
 // held is what the pass holds, or its runs.
 type held struct {
 	mu      sync.Mutex      // guards all below; no store is asked while it is locked
@@ -73,6 +76,7 @@ func (p *pass) hold(region string, of []string, over context.Context) *ending {
 		return holdEnding(end)
 	}
 	p.holding.change(region, true)
+	p.held.claim.spends() // others need not wait for its first charge
 	return nil
 }
 
@@ -147,6 +151,9 @@ func (j *Job) span(regions int, once bool) time.Duration {
 		parallel = j.Parallel
 	case once:
 		parallel = 1
+	}
+	if j.BudgetParallel > 0 {
+		parallel = min(parallel, j.BudgetParallel)
 	}
 	return j.Stagger + time.Duration((regions+parallel-1)/parallel)*each
 }
@@ -250,6 +257,17 @@ func (j *Job) holdLimits(item driver.Item, upstream config.Upstream) (list []lim
 		}
 	}
 	return list
+}
+
+// Note says in words what is held; empty for nothing.
+func (h Hold) Note() string {
+	switch h {
+	case HoldPass:
+		return ", held before it starts"
+	case HoldRun:
+		return ", held run by run"
+	}
+	return ""
 }
 
 // what is what a job with this value holds the needs of, in words.

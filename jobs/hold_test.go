@@ -96,6 +96,19 @@ func TestAPassThatCannotHoldItsNeeds(t *testing.T) {
 	})
 }
 
+// A limit of a shorter window than the pass counts no hold: there must be room in it all the
+// same before a run starts.
+func TestAHoldBesideAShortLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		upstream := &recorded{}
+		w := newWorld(t, setup{upstream: upstream, limit: 16, job: holding + "hold = true\nmax_wait = \"0s\"", more: "[upstream.youtube.limit.burst]\nlimit = 4\nwindow = \"1m\""})
+		pass := w.once()
+		check.EqualSlices(t, outcomes(pass), []string{"US succeeded", "GB exhausted limit", "DE skipped exhausted"}, "runs")
+		check.Equal(t, upstream.count(), 4, "requests")
+		check.Equal(t, len(w.heldNow()), 0, "holds after the pass")
+	})
+}
+
 // With hold = "run" each region holds its needs before it starts, so no region is cut.
 func TestARunHoldsItsNeeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

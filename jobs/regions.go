@@ -30,7 +30,6 @@ func (p *pass) runAll(order []string) []Run {
 	running := make(chan struct{}, parallel)
 	over, exhaust := context.WithCancelCause(p.soft) // ends with the pass, or when a region is exhausted
 	defer exhaust(nil)
-	began := time.Now()
 	var started sync.WaitGroup
 	var rest *ending // for the regions that are not started
 	if p.job.Hold != HoldNone {
@@ -40,6 +39,7 @@ func (p *pass) runAll(order []string) []Run {
 		rest = p.hold("", order, over)
 		defer p.endHold("")
 	}
+	began := time.Now()
 	next := 0
 	for ; rest == nil && next < len(order); next++ {
 		place, record := next, &runs[next]
@@ -103,15 +103,15 @@ func (p *pass) admit(place int, region string, began time.Time, running chan str
 	if end := p.room(region, over); end != nil {
 		return end, nil
 	}
-	if free, end = p.takeSlots(region, over); p.job.Hold == HoldRun {
-		if end != nil {
-			p.endHold(region)
-			return end, nil
-		}
-		slots := free
-		free = func() { slots(); p.endHold(region) }
+	if free, end = p.takeSlots(region, over); end != nil || p.job.Hold != HoldRun {
+		return end, free
 	}
-	return end, free
+	slots := free
+	if end = p.hold(region, []string{region}, over); end != nil {
+		slots()
+		return end, nil
+	}
+	return nil, func() { slots(); p.endHold(region) }
 }
 
 // room waits until what a run needs would fit, at most the job's MaxWait, or is held.
@@ -122,10 +122,7 @@ func (p *pass) room(region string, over context.Context) *ending {
 	end := p.waitForUnits(region, over, func() error { // what the hold does not count in
 		return p.budget.RoomBeside(p.hard, p.job.Needs, budget.Call{Floor: p.job.Floor, Labels: budget.Labels{Job: p.job.Name}}, p.job.span(p.regions, p.once))
 	})
-	if end != nil || p.job.Hold == HoldPass {
-		return end
-	}
-	return p.hold(region, []string{region}, over)
+	return end
 }
 
 // waitForUnits repeats ask while it is refused, at most for the job's MaxWait. The region is
@@ -151,6 +148,9 @@ func (p *pass) waitForUnits(region string, over context.Context, ask func() erro
 			refused.FloorJob = p.job.Name
 		}
 		wait, waits := p.job.refusalWait(p.budget, refused, latest)
+		if end.wait > 0 {
+			wait, waits = end.wait, true
+		}
 		waits = waits && (errors.Is(err, budget.ErrRecovering) || !time.Now().Add(wait).After(latest))
 		logRefusal(p.hard, log, refused, waits, &recovering)
 		if !waits {

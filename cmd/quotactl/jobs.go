@@ -104,7 +104,7 @@ func addJob(v answer.Job, t *table.Table, at time.Time) {
 		t.Below("", note)
 	}
 	if v.Expected != nil {
-		t.Below("", "units that a pass needs: "+view.Needs(v.Expected.Pass(nil)))
+		t.Below("", "units that a pass needs: "+view.Needs(v.Expected.Pass(nil))+v.Hold.Note())
 	}
 }
 

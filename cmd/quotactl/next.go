@@ -49,7 +49,7 @@ Ticks of a paused job are marked: they are skipped until it is resumed.`,
 				if err != nil {
 					return usage("--from %q is not a time: write it as 2026-12-01T00:00:00Z", from)
 				}
-				start = at
+				start = at.Add(-time.Nanosecond) // a tick at that instant is among them
 			}
 			ctx, stop := untilSignal(cmd.Context())
 			defer stop()
@@ -58,7 +58,7 @@ Ticks of a paused job are marked: they are skipped until it is resumed.`,
 	}
 	flags := cmd.Flags()
 	flags.IntVarP(&n, "number", "n", defaultNext, "show `N` runs, 1 to 10000")
-	flags.StringVar(&from, "from", "", "show runs after `TIME`, in RFC 3339 (else now)")
+	flags.StringVar(&from, "from", "", "show runs from `TIME` on, in RFC 3339 (else after now)")
 	flags.BoolVar(&asJSON, "json", false, "answer in JSON")
 	return cmd
 }

@@ -141,7 +141,7 @@ func heldText(h budget.Held) string {
 	if h.Region != "" {
 		who = fmt.Sprintf("the run of job %s, region %s", h.Job, h.Region)
 	}
-	return fmt.Sprintf("%s are held for %s; what it does not spend is back when it ends, at %s at the latest unless it renews them", Number(h.Amount), who, Time(h.Until))
+	return fmt.Sprintf("%s are held for %s, whose charges draw from them; what it does not spend is back when it ends, at %s at the latest unless it renews them", Number(h.Amount), who, Time(h.Until))
 }
 
 // guardText says, within the guard after a calendar's reset, which period counts.

@@ -2,6 +2,8 @@ package view
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,8 +53,12 @@ func Why(why budget.Why) string {
 // whyLimitText is a limit, who used it, and what comes back when.
 func whyLimitText(l budget.WhyLimit, at time.Time) string {
 	words := []string{fmt.Sprintf("%d of %d %s used", l.Used, l.Limit.Limit, l.Counts), fmt.Sprintf("the call needs %d", l.Needs)}
+	byJob := map[string]int64{}
 	for _, h := range l.Held {
-		words = append(words, fmt.Sprintf("%d held for job %s", h.Amount, h.Job))
+		byJob[h.Job] += h.Amount
+	}
+	for _, job := range slices.Sorted(maps.Keys(byJob)) {
+		words = append(words, fmt.Sprintf("%d held for job %s", byJob[job], job))
 	}
 	for _, kept := range l.Kept {
 		words = append(words, fmt.Sprintf("%d kept for %s", kept.Units, kept.Share))
