@@ -104,6 +104,7 @@ func TestAHoldBesideAShortLimit(t *testing.T) {
 		w := newWorld(t, setup{upstream: upstream, limit: 16, job: holding + "hold = true\nmax_wait = \"0s\"", more: "[upstream.youtube.limit.burst]\nlimit = 4\nwindow = \"1m\""})
 		pass := w.once()
 		check.EqualSlices(t, outcomes(pass), []string{"US succeeded", "GB exhausted limit", "DE skipped exhausted"}, "runs")
+		check.Equal(t, pass.Runs[1].Started.IsZero(), true, "GB was not started")
 		check.Equal(t, upstream.count(), 4, "requests")
 		check.Equal(t, len(w.heldNow()), 0, "holds after the pass")
 	})
