@@ -29,7 +29,9 @@ func (m *machine) account(t *testing.T, in jobs.State, c *tally) {
 			t.Errorf("job %s: its tick %s still waits", j.Name, w.Tick)
 		}
 		noted := m.history.of(j.Name)
-		turned += inOrder(t, j, noted)
+		if j.OnExhausted != jobs.DeferExhausted { // else a pass begins with all that was left
+			turned += inOrder(t, j, noted)
+		}
 		caughtUp(t, j, noted)
 		became := map[int64]jobs.Outcome{}
 		for _, r := range records {
@@ -54,7 +56,7 @@ func (m *machine) account(t *testing.T, in jobs.State, c *tally) {
 			t.Errorf("job %s: %s is no tick of it, and it is %s", j.Name, time.Unix(0, tick), outcome)
 		}
 	}
-	if turned == 0 && m.month.days > 1 {
+	if turned == 0 && m.month.days > 1 && m.month.important == "" {
 		t.Error("no pass began with another region than the first")
 	}
 	c.told = b.close()

@@ -36,7 +36,7 @@ func crontab(t *testing.T, m month) *tally {
 	t.Helper()
 	c := begin(m)
 	n := newNetwork(t, m, c)
-	_, list := load(t, writeConfig(t, t.TempDir()))
+	_, list := load(t, writeConfig(t, t.TempDir(), m.setting))
 	var entries sync.WaitGroup
 	for _, j := range list {
 		e := &cronEntry{t: t, job: j, network: n, units: 1}

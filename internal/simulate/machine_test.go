@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"io"
 	"log/slog"
@@ -25,9 +24,6 @@ import (
 
 // daemons is how many share the store.
 const daemons = 2
-
-//go:embed testdata/costs.toml
-var costs []byte
 
 // machine is where the daemons run: one store, one clock, one configuration.
 type machine struct {
@@ -87,10 +83,10 @@ func load(t *testing.T, path string) (*config.Config, []*jobs.Job) {
 }
 
 // writeConfig puts the configuration into a folder, beside which the outputs go.
-func writeConfig(t *testing.T, folder string) (path string) {
+func writeConfig(t *testing.T, folder string, s setting) (path string) {
 	t.Helper()
 	path = filepath.Join(folder, "costs.toml")
-	must.Do(t, os.WriteFile(path, costs, 0o600))
+	must.Do(t, os.WriteFile(path, s.config, 0o600))
 	return path
 }
 
@@ -111,7 +107,7 @@ func (d *daemon) start() {
 			return
 		}
 		spec.Timeout = patience
-		if budgets[name], err = budget.New(host, spec, budget.WithNow(d.now)); err != nil {
+		if budgets[name], err = budget.New(host, spec, budget.WithNow(d.now), budget.WithJobStore(h)); err != nil {
 			m.t.Error(err)
 			return
 		}

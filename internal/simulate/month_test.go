@@ -22,6 +22,7 @@ var pacific = func() *time.Location {
 // month is what happens in a simulation, all of it drawn from the seed. Its
 // instants are those of the true time.
 type month struct {
+	setting
 	seed  uint64
 	start time.Time // a midnight, Pacific
 	days  int
@@ -35,8 +36,10 @@ type month struct {
 
 	missed []time.Time // ticks that come while the store is out of reach
 
-	quiet  []span                  // when nothing goes wrong but what is planned
-	filled func(day int) time.Time // when what is left of a day's units is begun to be spent
+	quiet  []span                    // when nothing goes wrong but what is planned
+	apart  []span                    // when the store stays in reach, and daemons stay alive
+	filled func(day int) time.Time   // when what is left of a day's units is begun to be spent
+	busy   []func(day int) time.Time // when most is under way
 }
 
 // span is a stretch of time.
@@ -74,29 +77,26 @@ var months = []struct {
 	{2027, time.March, 31},
 }
 
-// planned is the job that misses a tick for certain, filling the one that takes what
-// the others leave of a day; a daemon stands still in the midst of its pass.
-const (
-	planned = "search"
-	filling = "backfill"
-)
+// filling is the job that takes what the others leave of a day; a daemon stands still in
+// the midst of its pass.
+const filling = "backfill"
 
 // draw is the month of a seed; days is 0 for all of it.
-func draw(t *testing.T, seed uint64, days int) month {
+func draw(t *testing.T, s setting, seed uint64, days int) month {
 	t.Helper()
 	which := months[seed%uint64(len(months))]
 	if days == 0 {
 		days = which.days
 	}
-	m := month{seed: seed, start: time.Date(which.year, which.month, 1, 0, 0, 0, 0, pacific), days: days}
+	m := month{setting: s, seed: seed, start: time.Date(which.year, which.month, 1, 0, 0, 0, 0, pacific), days: days}
 	m.plan(t, rand.New(rand.NewPCG(seed, 2)))
 	luck := rand.New(rand.NewPCG(seed, 1))
 	for range 2 {
-		m.outages = append(m.outages, m.span(luck, 2*time.Minute, time.Hour))
+		m.outages = append(m.outages, m.span(luck, 2*time.Minute, time.Hour, m.apart...))
 	}
-	m.partings = append(m.partings, parting{m.span(luck, time.Minute, 30*time.Minute), luck.IntN(daemons)})
+	m.partings = append(m.partings, parting{m.span(luck, time.Minute, 30*time.Minute, m.apart...), luck.IntN(daemons)})
 	for range 3 {
-		m.crashes = append(m.crashes, crash{m.span(luck, time.Minute, 15*time.Minute), luck.IntN(daemons)})
+		m.crashes = append(m.crashes, crash{m.span(luck, time.Minute, 15*time.Minute, m.apart...), luck.IntN(daemons)})
 	}
 	half := (m.days + 1) / 2 // one clock at a time
 	m.steps = append(m.steps,
@@ -112,14 +112,18 @@ func draw(t *testing.T, seed uint64, days int) month {
 // stands still in the midst of a pass, alone, until another has taken that for lost.
 func (m *month) plan(t *testing.T, luck *rand.Rand) {
 	t.Helper()
-	_, list := load(t, writeConfig(t, t.TempDir()))
-	search, backfill := jobOf(list, planned), jobOf(list, filling)
+	_, list := load(t, writeConfig(t, t.TempDir(), m.setting))
+	missed, backfill := jobOf(list, m.missing), jobOf(list, filling)
 	const about = time.Hour
 	m.filled = func(day int) time.Time { return backfill.Next(m.midnight(day)) }
+	m.busy = []func(int) time.Time{m.filled}
+	if m.important != "" {
+		m.protect(jobOf(list, m.important))
+	}
 
 	day := m.midnight(luck.IntN(m.days))
 	var ticks []time.Time
-	for tick := search.Next(day.Add(about)); tick.Before(backfill.Next(day).Add(-2 * about)); tick = search.Next(tick) {
+	for tick := missed.Next(day.Add(about)); tick.Before(day.Add(m.calm)); tick = missed.Next(tick) {
 		ticks = append(ticks, tick)
 	}
 	tick := ticks[luck.IntN(len(ticks))]
@@ -138,17 +142,18 @@ func jobOf(list []*jobs.Job, name string) *jobs.Job {
 }
 
 // span is one that is over well before the month is.
-func (m month) span(luck *rand.Rand, least, most time.Duration) span {
-	return m.within(luck, 0, m.days, least, most)
+func (m month) span(luck *rand.Rand, least, most time.Duration, avoid ...span) span {
+	return m.within(luck, 0, m.days, least, most, avoid...)
 }
 
 // within is a span that is over well before some days of the month are, and that
-// leaves what is planned alone. Every other one begins in an evening, when most is under
+// leaves what is planned alone, and what is to be avoided. Every other one begins in an evening, when most is under
 // way.
-func (m month) within(luck *rand.Rand, from, until int, least, most time.Duration) span {
+func (m month) within(luck *rand.Rand, from, until int, least, most time.Duration, avoid ...span) span {
+	avoid = slices.Concat(m.quiet, avoid)
 	for {
 		s := m.anywhere(luck, from, until, least, most)
-		if !slices.ContainsFunc(m.quiet, func(q span) bool { return q.touches(s.at, s.at.Add(s.dur)) }) {
+		if !slices.ContainsFunc(avoid, func(q span) bool { return q.touches(s.at, s.at.Add(s.dur)) }) {
 			return s
 		}
 	}
@@ -158,7 +163,11 @@ func (m month) anywhere(luck *rand.Rand, from, until int, least, most time.Durat
 	whole := m.midnight(until).Sub(m.midnight(from))
 	at := m.midnight(from).Add(between(luck, whole/50, whole-whole/50-most))
 	if evening, evenings := luck.IntN(2) == 0, until-from-1; evening && evenings > 0 {
-		at = m.filled(from + luck.IntN(evenings)).Add(between(luck, 0, 40*time.Minute))
+		busy := m.busy[0]
+		if len(m.busy) > 1 {
+			busy = m.busy[luck.IntN(len(m.busy))]
+		}
+		at = busy(from + luck.IntN(evenings)).Add(between(luck, 0, 40*time.Minute))
 	}
 	return span{at.Truncate(time.Microsecond), between(luck, least, most)}
 }

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"regexp"
 	"strconv"
 	"sync"
@@ -52,6 +53,8 @@ type page struct {
 	day   int // on which the upstream counted it
 	units int64
 	path  string // of the request
+	asked string // its q, which is the important job's name in that one's requests
+	place string // the page of a listing that it is
 	kept  bool   // a file has it
 }
 
@@ -184,7 +187,7 @@ func (n *network) arrive(r *http.Request) (response *http.Response, err error) {
 	day := n.month.day(n.clock.now())
 	n.sandbox.ServeHTTP(w, r)
 	if w.Code == http.StatusOK {
-		n.number(w.Body, day, r.URL.Path)
+		n.number(w.Body, day, r.URL)
 	} else {
 		n.lose(failedRequest, n.clock.now(), priceOf(r.URL.Path))
 	}
@@ -217,12 +220,16 @@ var (
 )
 
 // number notes a page and puts its number into the answer.
-func (n *network) number(body *bytes.Buffer, day int, path string) {
+func (n *network) number(body *bytes.Buffer, day int, of *url.URL) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	at := bytes.Index(body.Bytes(), etag) + len(etag)
 	copy(body.Bytes()[at:at+etagLength], fmt.Sprintf(numbered, len(n.pages)))
-	n.pages = append(n.pages, page{day: day, units: priceOf(path), path: path})
+	query := of.Query()
+	n.pages = append(n.pages, page{
+		day: day, units: priceOf(of.Path), path: of.Path,
+		asked: query.Get("q"), place: query.Get("regionCode") + query.Get("pageToken"),
+	})
 }
 
 // pagesOf are the numbers of the pages of a text: every line is one.

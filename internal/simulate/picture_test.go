@@ -51,7 +51,7 @@ type spent struct {
 // always simulated, the daemons' at full size only.
 func TestFigures(t *testing.T) {
 	recorded := readFigures(t)
-	m := draw(t, recorded.Seed, 0)
+	m := draw(t, ordinary, recorded.Seed, 0)
 	must.Equal(t, len(recorded.Days), m.days, "days")
 	theirs := alone(t, m)
 	for i, day := range recorded.Days {

@@ -25,13 +25,13 @@ func TestSimulate(t *testing.T) {
 	days := int(effort.Number(t, "SIMULATE_DAYS", effort.Of[uint64](3, 0)))
 	seeds := max(1, effort.Number(t, "SIMULATE_SEEDS", effort.Of[uint64](1, 2)))
 	if seeds == 1 {
-		show(t, draw(t, seed, days))
+		show(t, draw(t, ordinary, seed, days))
 		return
 	}
 	for i := range seeds {
 		t.Run(fmt.Sprint(seed+i), func(t *testing.T) {
 			t.Parallel()
-			m := draw(t, seed+i, days)
+			m := draw(t, ordinary, seed+i, days)
 			ours := live(t, m, "")
 			sum := ours.sum()
 			t.Logf("seed %d: yield %.4f, %d requests, %d rejected; ticks: %s", m.seed, ours.yield(), sum.Requests, sum.Rejected, sum.outcomes())
@@ -87,7 +87,7 @@ func live(t *testing.T, m month, logPath string) (c *tally) {
 		clock := begin(m)
 		w := &machine{
 			t: t, month: m, clock: clock, network: newNetwork(t, m, clock),
-			folder: folder, config: writeConfig(t, folder), log: slog.New(slog.DiscardHandler),
+			folder: folder, config: writeConfig(t, folder, m.setting), log: slog.New(slog.DiscardHandler),
 			store: memstore.New(clock.micros),
 		}
 		if logPath != "" {
@@ -118,7 +118,9 @@ func live(t *testing.T, m month, logPath string) (c *tally) {
 		}
 		c = newTally(m)
 		w.account(t, w.store, c)
-		w.promised(t)
+		if !m.compared {
+			w.promised(t)
+		}
 		c.count(w.network)
 		for i := range c.days {
 			c.days[i].least = w.least(t, i, &c.days[i])

@@ -13,7 +13,7 @@ import (
 var outcomes = []jobs.Outcome{jobs.Succeeded, jobs.Exhausted, jobs.Drained, jobs.Skipped, jobs.Failed, jobs.TimedOut, jobs.Missed, jobs.Lost}
 
 // outcomes tells how many ticks came to what.
-func (d *day) outcomes() string {
+func (d day) outcomes() string {
 	var list []string
 	for _, outcome := range outcomes {
 		if n := d.ticks[outcome]; n > 0 {
@@ -47,13 +47,13 @@ func table(m month, ours, theirs *tally) string {
 	row("month", ours.sum(), theirs.sum(), m.days)
 	_ = w.Flush() // into memory
 	heading, _, _ := strings.Cut(b.String(), "\n")
-	return groups(heading) + b.String()
+	return groups(heading, "", "daemons", "crontab", "ticks of the daemons") + b.String()
 }
 
 // groups names the columns between the bars of a heading.
-func groups(heading string) string {
+func groups(heading string, names ...string) string {
 	parts := strings.Split(heading, "|")
-	for i, name := range []string{"", "daemons", "crontab", "ticks of the daemons"} {
+	for i, name := range names {
 		parts[i] = fmt.Sprintf("%-*s", len(parts[i]), "  "+name)
 	}
 	return strings.TrimRight(strings.Join(parts, "|"), " ") + "\n"

@@ -24,7 +24,9 @@ type day struct {
 	answered int64 // requests that were answered with a page
 	kept     int64 // units of pages that files have
 	searches int   // of them
-	ticks    map[jobs.Outcome]int
+	// important are the pages of the important job that files have, by their places.
+	important map[string]bool
+	ticks     map[jobs.Outcome]int
 
 	// Units that no page can stand for, by their kinds.
 	failed, unheard, astride, unanswered int64
@@ -38,6 +40,7 @@ func newTally(m month) *tally {
 	c := &tally{days: make([]day, m.days)}
 	for i := range c.days {
 		c.days[i].ticks = map[jobs.Outcome]int{}
+		c.days[i].important = map[string]bool{}
 	}
 	return c
 }
@@ -63,6 +66,9 @@ func (c *tally) count(n *network) {
 		c.days[p.day].answered++
 		if p.kept {
 			c.days[p.day].kept += p.units
+			if n.month.important != "" && p.asked == n.month.important {
+				c.days[p.day].important[p.place] = true
+			}
 			if p.path == searches {
 				c.days[p.day].searches++
 			}
