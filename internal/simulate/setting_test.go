@@ -31,8 +31,8 @@ var ordinary = setting{config: costs, missing: "search", calm: 17 * time.Hour}
 
 // sharing is a month with shares, holds and deferral, floored the same with floors alone.
 var (
-	sharing = setting{config: shares, missing: "nightly", calm: 20 * time.Hour, important: "nightly"}
-	floored = setting{config: floors(shares), missing: "nightly", calm: 20 * time.Hour, important: "nightly", compared: true}
+	sharing = setting{config: shares, missing: "nightly", calm: 21 * time.Hour, important: "nightly"}
+	floored = setting{config: floors(shares), missing: "nightly", calm: 21 * time.Hour, important: "nightly", compared: true}
 )
 
 // floors is the configuration with floors alone.
