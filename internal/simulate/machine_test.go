@@ -41,6 +41,8 @@ type machine struct {
 	hosts   []io.Closer // of all lives
 	history history
 
+	headrooms []int64 // at the days' ends
+
 	toStop  atomic.Pointer[span] // of the next daemon that fills the day
 	stopped atomic.Int64         // how many stood still
 	waking  sync.WaitGroup       // those who have them go on
@@ -204,6 +206,9 @@ func (m *machine) events() []event {
 	}
 	for _, s := range m.month.stops {
 		add(s.at, func() { m.stop(s) })
+	}
+	for _, s := range m.month.intrusions {
+		add(s.at, func() { m.network.intrude(s.units) })
 	}
 	for _, s := range m.month.suspends {
 		add(s.at, func() { m.clock.suspend(s.dur) })

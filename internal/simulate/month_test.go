@@ -34,7 +34,8 @@ type month struct {
 	suspends []span
 	stops    []span // of the daemon that has a search's pass then, alone
 
-	missed []time.Time // ticks that come while the store is out of reach
+	intrusions []intrusion
+	missed     []time.Time // ticks that come while the store is out of reach
 
 	quiet  []span                    // when nothing goes wrong but what is planned
 	apart  []span                    // when the store stays in reach, and daemons stay alive
@@ -104,6 +105,9 @@ func draw(t *testing.T, s setting, seed uint64, days int) month {
 		step{m.within(luck, m.days-half, m.days, time.Minute, 4*time.Hour), luck.IntN(daemons), -between(luck, 2*time.Minute, time.Hour)},
 	)
 	m.suspends = append(m.suspends, m.span(luck, time.Minute, time.Hour))
+	if m.stranger {
+		m.intrude(rand.New(rand.NewPCG(seed, 3)))
+	}
 	return m
 }
 

@@ -44,6 +44,7 @@ type network struct {
 	mu    sync.Mutex // guards all below
 	pages []page
 	lost  []loss
+	taken []taken   // by the stranger
 	told  time.Time // what the sandbox is told the time is; zero: what it is
 }
 
@@ -87,7 +88,7 @@ func newNetwork(t *testing.T, m month, c *clock) *network {
 	var err error
 	n.sandbox, err = sandbox.New(sandbox.Config{
 		Quota: quota, Results: listing, Seed: m.seed, Now: n.upstreamTime,
-		FailRate: 0.001, DropRate: 0.0005,
+		FailRate: 0.001, DropRate: 0.0005, ReportUsage: m.stranger,
 	})
 	must.Do(t, err)
 	return n

@@ -17,6 +17,8 @@ type setting struct {
 	// important is the job whose passes are complete on every day; empty: none.
 	important string
 	compared  bool // nothing is promised of it
+	// stranger: somebody else spends too, and the upstream reports what is used.
+	stranger bool
 }
 
 var (
@@ -29,18 +31,21 @@ var (
 // ordinary is a month with floors, whose backfill begins at 19:00.
 var ordinary = setting{config: costs, missing: "search", calm: 17 * time.Hour}
 
-// sharing is a month with shares, holds and deferral, floored the same with floors alone.
+// sharing is a month with shares, holds and deferral; floored is the same with floors
+// alone; in intruded, a stranger spends too, and the headroom is automatic.
 var (
-	sharing = setting{config: shares, missing: "nightly", calm: 21 * time.Hour, important: "nightly"}
-	floored = setting{config: floors(shares), missing: "nightly", calm: 21 * time.Hour, important: "nightly", compared: true}
+	sharing  = setting{config: shares, missing: "nightly", calm: 21 * time.Hour, important: "nightly"}
+	floored  = setting{config: edit(shares, "spends well", "floor alone"), missing: "nightly", calm: 21 * time.Hour, important: "nightly", compared: true}
+	intruded = setting{config: edit(shares, "nobody else", "a stranger"), missing: "nightly", calm: 21 * time.Hour, important: "nightly", stranger: true}
 )
 
-// floors is the configuration with floors alone.
-func floors(text []byte) []byte {
+// edit is a configuration without the lines that end in a comment, and with those that
+// are behind another.
+func edit(text []byte, without, with string) []byte {
 	var list [][]byte
 	for line := range bytes.Lines(text) {
-		if !bytes.Contains(line, []byte("# spends well")) || bytes.HasPrefix(line, []byte("#")) {
-			list = append(list, bytes.TrimPrefix(line, []byte("# floor alone: ")))
+		if !bytes.HasSuffix(line, []byte(" # "+without+"\n")) {
+			list = append(list, bytes.TrimPrefix(line, []byte("# "+with+": ")))
 		}
 	}
 	return bytes.Join(list, nil)

@@ -143,7 +143,7 @@ func TestDemand(t *testing.T) {
 		}
 		check.Equal(t, units, quota*3/2, "units a day")
 	}
-	text := string(floors(shares))
+	text := string(floored.config)
 	for _, word := range []string{"share.", "hold ", string(jobs.DeferExhausted)} {
 		if strings.Contains(text, word) {
 			t.Errorf("with floors alone the configuration has %q:\n%s", word, text)

@@ -104,7 +104,7 @@ func live(t *testing.T, m month, logPath string) (c *tally) {
 		ledger := w.ledger(t, w.store)
 		events := append(w.events(), event{m.end().Add(-time.Second), w.drain})
 		for i := range m.days {
-			events = append(events, event{m.midnight(i + 1).Add(-2 * time.Second), func() { w.agrees(t, ledger) }})
+			events = append(events, event{m.midnight(i + 1).Add(-2 * time.Second), func() { w.headrooms = append(w.headrooms, w.agrees(t, ledger)) }})
 		}
 		slices.SortStableFunc(events, func(a, b event) int { return a.at.Compare(b.at) })
 		for _, e := range events {
@@ -124,6 +124,9 @@ func live(t *testing.T, m month, logPath string) (c *tally) {
 		c.count(w.network)
 		for i := range c.days {
 			c.days[i].least = w.least(t, i, &c.days[i])
+		}
+		for i, units := range w.headrooms {
+			c.days[i].headroom = units
 		}
 		w.close()
 	})

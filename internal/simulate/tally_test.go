@@ -28,6 +28,9 @@ type day struct {
 	important map[string]bool
 	ticks     map[jobs.Outcome]int
 
+	stranger int64 // units that somebody else took; they are not among Units
+	headroom int64 // at the day's end
+
 	// Units that no page can stand for, by their kinds.
 	failed, unheard, astride, unanswered int64
 	least                                int64 // that must be kept
@@ -51,6 +54,13 @@ func newTally(m month) *tally {
 func (c *tally) count(n *network) {
 	for i := range c.days {
 		c.days[i].Usage = n.usage(i)
+	}
+	for _, s := range n.taken {
+		d := &c.days[s.day]
+		d.stranger += s.units
+		d.Units -= s.units
+		d.Requests -= s.requests
+		d.Rejected -= s.rejected
 	}
 	for _, l := range n.lost {
 		if l.day < 0 || l.day >= len(c.days) {
@@ -86,6 +96,7 @@ func (c *tally) sum() day {
 		sum.Failed += d.Failed
 		sum.Dropped += d.Dropped
 		sum.kept += d.kept
+		sum.stranger += d.stranger
 		sum.searches += d.searches
 		for outcome, n := range d.ticks {
 			sum.ticks[outcome] += n

@@ -32,6 +32,10 @@ type Config struct {
 	// Seed decides what is dropped, what fails, and the random latency: servers with the same seed treat the nth request
 	// since their start alike. Any value is valid, including 0.
 	Seed uint64
+	// ReportUsage has each answer to an API request say in headers what the request's day grants and has used, that request
+	// included: X-RateLimit-Limit, X-RateLimit-Used and X-RateLimit-Remaining, in units, and X-RateLimit-Reset, the next
+	// Pacific midnight in seconds since the Unix epoch. YouTube itself does not say.
+	ReportUsage bool
 	// LogPath names the request log; it is created if missing. Empty means no log: counts end with the server.
 	LogPath string
 	// Now is the upstream's clock. Nil means time.Now. It is called under the server's lock, so it must not call the

@@ -18,6 +18,7 @@ type verdict struct {
 	answer answer
 	drop   bool // close the connection instead of answering
 	delay  time.Duration
+	report report
 }
 
 // decide counts one API request and decides its answer. Decision, counting and the line in the log are one step
@@ -67,6 +68,7 @@ func (s *Server) decide(r *http.Request) verdict {
 		return verdict{answer: internalError(err)}
 	}
 	s.days[day] = s.days[day].plus(e)
+	v.report = report{s.days[day].Units, day.end(s.zone)}
 	return v
 }
 

@@ -26,6 +26,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		hangUp(w)
 		return
 	}
+	if s.cfg.ReportUsage && !v.report.reset.IsZero() {
+		v.report.to(w.Header(), s.cfg.Quota)
+	}
 	write(w, v.answer.status, v.answer.body())
 }
 

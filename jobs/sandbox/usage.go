@@ -1,6 +1,10 @@
 package sandbox
 
-import "time"
+import (
+	"net/http"
+	"strconv"
+	"time"
+)
 
 // zoneName is where YouTube's day begins at midnight.
 const zoneName = "America/Los_Angeles"
@@ -30,6 +34,21 @@ func (u Usage) plus(e entry) Usage {
 	return u
 }
 
+// report is what a day has used by now, and when the next one begins.
+type report struct {
+	used  int64
+	reset time.Time
+}
+
+// to puts the report into headers. The quota may have been lowered since.
+func (r report) to(h http.Header, quota int64) {
+	for name, value := range map[string]int64{
+		"Limit": quota, "Used": r.used, "Remaining": max(0, quota-r.used), "Reset": r.reset.Unix(),
+	} {
+		h.Set("X-RateLimit-"+name, strconv.FormatInt(value, 10))
+	}
+}
+
 // date is a day of the calendar, without a zone.
 type date struct {
 	year  int
@@ -40,4 +59,9 @@ type date struct {
 func dayOf(t time.Time, zone *time.Location) date {
 	y, m, d := t.In(zone).Date()
 	return date{y, m, d}
+}
+
+// end is when the next day begins.
+func (d date) end(zone *time.Location) time.Time {
+	return time.Date(d.year, d.month, d.day+1, 0, 0, 0, 0, zone)
 }

@@ -1,0 +1,146 @@
+package simulate
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/effort"
+)
+
+// greed is the most that the stranger spends in a day: 1 % of the quota.
+const greed = quota / 100
+
+// learnt is how many days it takes until an automatic headroom is lowered: three full ones
+// with reports, after the one in which the first report came.
+const learnt = 4
+
+// intrusion is what a stranger spends at once.
+type intrusion struct {
+	at    time.Time
+	units int
+}
+
+// taken is what became of it.
+type taken struct {
+	day                       int
+	requests, units, rejected int64
+}
+
+// intrude draws what a stranger spends: on each day some amount, in bursts, at any time.
+func (m *month) intrude(luck *rand.Rand) {
+	for day := range m.days {
+		long := m.midnight(day + 1).Sub(m.midnight(day))
+		for left := luck.IntN(greed + 1); left > 0; {
+			units := 1 + luck.IntN(left)
+			left -= units
+			m.intrusions = append(m.intrusions, intrusion{m.midnight(day).Add(between(luck, 0, long)).Truncate(time.Microsecond), units})
+		}
+	}
+}
+
+// intrude has a stranger spend units.
+func (n *network) intrude(units int) {
+	t := taken{day: n.month.day(n.clock.now())}
+	for range units {
+		w := httptest.NewRecorder()
+		n.sandbox.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/youtube/v3/videos?chart=mostPopular&key=stranger", nil))
+		t.requests++
+		if w.Code == http.StatusForbidden {
+			t.rejected++
+		} else {
+			t.units++
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.taken = append(n.taken, t)
+}
+
+// stranger is what a stranger has spent of a day by now.
+func (n *network) stranger(day int) (units int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, t := range n.taken {
+		if t.day == day {
+			units += t.units
+		}
+	}
+	return units
+}
+
+// TestStrangers lives months in which a stranger spends up to 1 % of the quota, with
+// automatic headroom: no request is rejected, and from the fifth day on little of what the
+// stranger leaves is wasted. The environment is that of TestShares; a month is five days
+// long, in full twelve.
+func TestStrangers(t *testing.T) {
+	seed := effort.Seed(t, "SIMULATE_SEED")
+	days := int(effort.Number(t, "SIMULATE_DAYS", effort.Of[uint64](learnt+1, 12)))
+	for i := range max(1, effort.Number(t, "SIMULATE_MONTHS", effort.Of[uint64](1, 10))) {
+		t.Run(fmt.Sprint(seed+i), func(t *testing.T) {
+			t.Parallel()
+			m := draw(t, intruded, seed+i, days)
+			c := live(t, m, os.Getenv("SIMULATE_LOG"))
+			if i > 0 {
+				t.Log(m.intrudedOn(c))
+			} else {
+				_, _ = fmt.Fprintf(t.Output(), "%s\n\n%s\n%s\n", m, bySide(m, c), m.intrudedOn(c))
+			}
+			checkStrangers(t, m, c)
+		})
+	}
+}
+
+// intrudedOn sums up a month with a stranger.
+func (m *month) intrudedOn(c *tally) string {
+	text := fmt.Sprintf("seed %d: %d rejected", m.seed, c.sum().Rejected)
+	if len(c.days) > learnt {
+		rest := tally{days: c.days[learnt:]}
+		sum := rest.sum()
+		text += fmt.Sprintf("; from the fifth day on, of what the stranger left, %.4f was spent and %.4f kept", sum.ofLeft(sum.Units, len(rest.days)), sum.ofLeft(sum.kept, len(rest.days)))
+	}
+	return text
+}
+
+// ofLeft is the share that units are of what a stranger left of so many days' quota.
+func (d *day) ofLeft(units int64, days int) float64 {
+	return float64(units) / float64(quota*int64(days)-d.stranger)
+}
+
+// checkStrangers holds a month to what is promised with automatic headroom.
+func checkStrangers(t *testing.T, m month, c *tally) {
+	t.Helper()
+	const least = 0.985
+	for i := range c.days {
+		d, name := &c.days[i], m.midnight(i).Format(time.DateOnly)
+		if d.Rejected > 0 || d.Units+d.stranger > quota {
+			t.Errorf("%s: the upstream counted %d units and rejected %d requests, want none", name, d.Units, d.Rejected)
+		}
+		if got := d.ofLeft(d.Units, 1); i >= learnt && got < least {
+			t.Errorf("%s: of what the stranger left, %.4f was spent, want %.3f at least", name, got, least)
+		}
+		if i < learnt {
+			check.Equal(t, d.headroom, quota-limit, "headroom on", name)
+		}
+	}
+}
+
+// bySide shows a month with a stranger by days.
+func bySide(m month, c *tally) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	_, _ = fmt.Fprintln(w, "DAY\tUNITS\tREJECTED\tSTRANGER\tHEADROOM\tKEPT\tYIELD\t")
+	for i := range c.days {
+		d := &c.days[i]
+		_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%.4f\t\n", m.midnight(i).Format(time.DateOnly), d.Units, d.Rejected, d.stranger, d.headroom, d.kept, d.ofLeft(d.kept, 1))
+	}
+	_ = w.Flush() // into memory
+	return b.String()
+}
