@@ -37,9 +37,8 @@ type autos struct {
 
 	present atomic.Pointer[presentLimits]
 	turn    chan struct{} // full while evidence is read
-	begun   atomic.Bool   // the first read is over
 	closed  atomic.Bool
-	due     atomic.Pointer[time.Time] // when to read again
+	due     atomic.Pointer[time.Time] // when to read again; nil: nothing was read yet
 
 	mu      sync.Mutex // guards all below
 	notes   headroom.Notes
@@ -105,25 +104,26 @@ func (a *autos) parts(l limit.Limit) headroom.Parts {
 }
 
 // ready makes sure that evidence was read, and has it read again if it is due. The first read
-// takes at most half of the budget's timeout; if it fails, the headrooms are the most.
+// is waited for, and so is one that is long due, since meanwhile others may have found drift
+// or a period have begun. Such a read takes at most half of the budget's timeout; if the first
+// fails, the headrooms are the most, if another does, they stay as they are.
 func (a *autos) ready(ctx context.Context) {
 	if a == nil || a.closed.Load() {
 		return
 	}
-	if !a.begun.Load() {
+	if a.old() {
 		select {
 		case a.turn <- struct{}{}:
 		case <-ctx.Done():
 			return
 		}
-		if !a.begun.Load() {
+		if a.old() {
 			a.read(ctx, a.timeout/2)
-			a.begun.Store(true)
 		}
 		<-a.turn
 		return
 	}
-	if due := a.due.Load(); due != nil && time.Now().Before(*due) {
+	if due := a.due.Load(); time.Now().Before(*due) {
 		return
 	}
 	select {
@@ -134,6 +134,13 @@ func (a *autos) ready(ctx context.Context) {
 		}()
 	default:
 	}
+}
+
+// old reports whether evidence has not been read yet, or not for so long that the present
+// headrooms may be wrong.
+func (a *autos) old() bool {
+	due := a.due.Load()
+	return due == nil || time.Since(*due) > autoEvery
 }
 
 // share reads at once what others noted, and notes what this process saw.

@@ -152,6 +152,30 @@ func TestHeadroomIsRaisedAtOnce(t *testing.T) {
 	})
 }
 
+// A process that made no call for long decides its first by what others found meanwhile, and
+// knows that periods have passed.
+func TestHeadroomAfterIdling(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, start := autoStore(), time.Now()
+		b := must.Get(budget.New(store, autoSpec(t, nil)))(t)
+		idle := must.Get(budget.New(store, autoSpec(t, nil)))(t)
+		check.Equal(t, parts(t, idle).Units(), 500, "headroom of a new ledger")
+		for day := range 5 {
+			until(start, time.Duration(day)*oneDay+time.Hour)
+			used(t, b, 0, budget.Receipt{})
+		}
+		check.Equal(t, parts(t, idle).Units(), 20, "headroom once periods have passed")
+		<-time.After(time.Hour)
+		used(t, b, 80, budget.Receipt{})
+		charge := func(units int64) error {
+			_, err := idle.Charge(context.Background(), budget.Call{Operation: "get", Units: &units})
+			return err
+		}
+		must.Is(t, charge(9_841), budget.ErrExhausted)
+		must.Do(t, charge(9_840))
+	})
+}
+
 // The present headroom decides.
 func TestAutomaticHeadroomDecides(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
