@@ -60,6 +60,12 @@ func (m *machine) account(t *testing.T, in jobs.State, c *tally) {
 		t.Error("no pass began with another region than the first")
 	}
 	c.told = b.close()
+	if m.month.important != "" {
+		c.told += fmt.Sprintf("\n%d holds; %d passes that went on when their units returned", m.holds.Load(), b.wentOn)
+	}
+	if m.month.important != "" && !m.month.compared && (m.holds.Load() < int64(m.month.days) || b.wentOn == 0) {
+		t.Errorf("%s: that is too little of both", c.told)
+	}
 }
 
 // ticksOf are the ticks that a record is of.
@@ -83,11 +89,15 @@ type books struct {
 	pages, kept   int // that the records tell of; that the named files have
 	units         int64
 	lost, resumed int // runs
+	wentOn        int // passes that were deferred, and went on
 }
 
 // read reads a record beside its runs' files. A run that goes on where another was
 // cut takes that one's file over, so a record may name one that is gone.
 func (b *books) read(j *jobs.Job, r jobs.Record) {
+	if r.Parts > 1 {
+		b.wentOn++
+	}
 	for _, run := range r.Runs {
 		b.pages += run.Pages
 		b.units += run.Units

@@ -47,6 +47,8 @@ type machine struct {
 	stopped atomic.Int64         // how many stood still
 	waking  sync.WaitGroup       // those who have them go on
 	refused atomic.Int64         // charges of passes that were recorded as lost
+
+	holds atomic.Int64 // that were made
 }
 
 // daemon is one that runs, and its clock.

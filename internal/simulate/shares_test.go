@@ -17,12 +17,12 @@ import (
 // much again as the upstream grants: the important job is complete on every day, and
 // little of what the headroom leaves is wasted. The first of them is printed by days,
 // beside the same month with floors alone and with a crontab. The environment is that of
-// TestSimulate; SIMULATE_MONTHS is how many months are lived, from the seed on (one, in
-// full ten).
+// TestSimulate, but a month has two days unless in full, and SIMULATE_MONTHS is how many
+// months are lived, from the seed on (one, in full two, for make simulate ten).
 func TestShares(t *testing.T) {
 	seed := effort.Seed(t, "SIMULATE_SEED")
-	days := int(effort.Number(t, "SIMULATE_DAYS", effort.Of[uint64](3, 0)))
-	for i := range max(1, effort.Number(t, "SIMULATE_MONTHS", effort.Of[uint64](1, 10))) {
+	days := int(effort.Number(t, "SIMULATE_DAYS", effort.Of[uint64](2, 0)))
+	for i := range max(1, effort.Number(t, "SIMULATE_MONTHS", effort.Of[uint64](1, 2))) {
 		t.Run(fmt.Sprint(seed+i), func(t *testing.T) {
 			t.Parallel()
 			m := draw(t, sharing, seed+i, days)
@@ -45,14 +45,19 @@ func TestShares(t *testing.T) {
 // shared sums up a month with shares.
 func (m *month) shared(t *testing.T, c *tally) string {
 	t.Helper()
-	sum, complete := c.sum(), 0
+	return fmt.Sprintf("seed %d: %s complete on %d of %d days, %d rejected, yield of what the headroom leaves %.4f",
+		m.seed, m.important, m.completeDays(t, c), m.days, c.sum().Rejected, c.left())
+}
+
+// completeDays is on how many days the important job is complete.
+func (m *month) completeDays(t *testing.T, c *tally) (days int) {
+	t.Helper()
 	for i := range c.days {
 		if m.complete(t, &c.days[i]) {
-			complete++
+			days++
 		}
 	}
-	return fmt.Sprintf("seed %d: %s complete on %d of %d days, %d rejected, yield of what the headroom leaves %.4f",
-		m.seed, m.important, complete, m.days, sum.Rejected, c.left())
+	return days
 }
 
 // left is the share of what the headroom leaves of the month that was spent on kept pages.
@@ -108,20 +113,15 @@ func compare(t *testing.T, m month, columns ...column) string {
 			if !m.complete(t, d) {
 				important = fmt.Sprintf("%d pages", len(d.important))
 			}
-			_, _ = fmt.Fprintf(w, "|\t%d\t%d\t%s\t%d\t%.4f\t", d.Units, d.Rejected, important, d.kept, float64(d.kept)/limit)
+			_, _ = fmt.Fprintf(w, "|\t%d\t%d\t%s\t%d\t%.4f\t", d.Units, d.Rejected, important, d.kept, d.yield(1))
 		}
 		_, _ = fmt.Fprintln(w)
 	}
 	_, _ = fmt.Fprint(w, "month\t")
 	names := []string{""}
 	for _, c := range columns {
-		sum, complete := c.sum(), 0
-		for i := range c.days {
-			if m.complete(t, &c.days[i]) {
-				complete++
-			}
-		}
-		_, _ = fmt.Fprintf(w, "|\t%d\t%d\t%d of %d\t%d\t%.4f\t", sum.Units, sum.Rejected, complete, m.days, sum.kept, c.left())
+		sum := c.sum()
+		_, _ = fmt.Fprintf(w, "|\t%d\t%d\t%d of %d\t%d\t%.4f\t", sum.Units, sum.Rejected, m.completeDays(t, c.tally), m.days, sum.kept, c.yield())
 		names = append(names, c.name)
 	}
 	_, _ = fmt.Fprintln(w)

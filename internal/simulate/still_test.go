@@ -85,6 +85,9 @@ func (m *machine) decide(d *daemon, b driver.Batch, decide func() (driver.Decisi
 		return done, err
 	}
 	for i, got := range done.Items {
+		if item := &b.Items[i]; len(item.Needs) > 0 && !item.DryRun && got.Result == driver.Granted && !got.Replayed {
+			m.holds.Add(1)
+		}
 		switch {
 		case late[i] && got.Result == driver.Fenced:
 			m.refused.Add(1)

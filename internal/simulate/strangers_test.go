@@ -85,20 +85,20 @@ func (n *network) stranger(day int) (units int64) {
 
 // TestStrangers lives months in which a stranger spends up to 1 % of the quota, with
 // automatic headroom: no request is rejected, and from the fifth day on little of what the
-// stranger leaves is wasted. The environment is that of TestShares; a month is five days
-// long, in full twelve.
+// stranger leaves is wasted. The environment is that of TestShares, but a month has five
+// days unless in full.
 func TestStrangers(t *testing.T) {
 	seed := effort.Seed(t, "SIMULATE_SEED")
-	days := int(effort.Number(t, "SIMULATE_DAYS", effort.Of[uint64](learnt+1, 12)))
-	for i := range max(1, effort.Number(t, "SIMULATE_MONTHS", effort.Of[uint64](1, 10))) {
+	days := int(effort.Number(t, "SIMULATE_DAYS", effort.Of[uint64](learnt+1, 0)))
+	for i := range max(1, effort.Number(t, "SIMULATE_MONTHS", effort.Of[uint64](1, 2))) {
 		t.Run(fmt.Sprint(seed+i), func(t *testing.T) {
 			t.Parallel()
 			m := draw(t, intruded, seed+i, days)
 			c := live(t, m, os.Getenv("SIMULATE_LOG"))
 			if i > 0 {
-				t.Log(m.intrudedOn(c))
+				t.Log(m.intrudedOn(t, c))
 			} else {
-				_, _ = fmt.Fprintf(t.Output(), "%s\n\n%s\n%s\n", m, bySide(m, c), m.intrudedOn(c))
+				_, _ = fmt.Fprintf(t.Output(), "%s\n\n%s\n%s\n%s\n", m, bySide(m, c), c.told, m.intrudedOn(t, c))
 			}
 			checkStrangers(t, m, c)
 		})
@@ -106,8 +106,9 @@ func TestStrangers(t *testing.T) {
 }
 
 // intrudedOn sums up a month with a stranger.
-func (m *month) intrudedOn(c *tally) string {
-	text := fmt.Sprintf("seed %d: %d rejected", m.seed, c.sum().Rejected)
+func (m *month) intrudedOn(t *testing.T, c *tally) string {
+	t.Helper()
+	text := fmt.Sprintf("seed %d: %d rejected, %s complete on %d of %d days", m.seed, c.sum().Rejected, m.important, m.completeDays(t, c), m.days)
 	if len(c.days) > learnt {
 		rest := tally{days: c.days[learnt:]}
 		sum := rest.sum()
@@ -125,6 +126,11 @@ func (d *day) ofLeft(units int64, days int) float64 {
 func checkStrangers(t *testing.T, m month, c *tally) {
 	t.Helper()
 	const least = 0.985
+	if rest := (tally{days: c.days[min(learnt, len(c.days)):]}); len(c.days) >= whole {
+		if sum := rest.sum(); sum.ofLeft(sum.kept, len(rest.days)) < least {
+			t.Errorf("from the fifth day on, of what the stranger left, %.4f was kept, want %.3f at least", sum.ofLeft(sum.kept, len(rest.days)), least)
+		}
+	}
 	for i := range c.days {
 		d, name := &c.days[i], m.midnight(i).Format(time.DateOnly)
 		if d.Rejected > 0 || d.Units+d.stranger > quota {
