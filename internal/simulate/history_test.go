@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -17,7 +18,7 @@ import (
 type history struct {
 	mu   sync.Mutex // guards all below
 	list []recorded
-	lost map[string]bool // passes that were recorded as lost, by their runs' beginning
+	lost map[string]bool // passes, or parts of some, that were recorded as lost, by their runs' beginning
 }
 
 // recorded is a record, and when it was made.
@@ -40,7 +41,11 @@ func (h *history) noted(t *testing.T, swap driver.JobSwap, wall time.Time) {
 			if h.lost == nil {
 				h.lost = map[string]bool{}
 			}
-			h.lost[swap.Job+"/"+note.Tick.UTC().Format(jobs.TickFormat)] = true
+			pass := swap.Job + "/" + note.Tick.UTC().Format(jobs.TickFormat)
+			if note.Parts > 1 { // only its last part was under way
+				pass += fmt.Sprint("-", note.Parts)
+			}
+			h.lost[pass] = true
 		}
 	}
 }
