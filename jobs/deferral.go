@@ -71,7 +71,7 @@ func (p *pass) left(record *Record) *deferred {
 		Tick: claimed.Tick, Part: max(claimed.Part, 1) + 1, Kind: claimed.Kind, Request: claimed.Request,
 		Regions: regions, Record: claimed.recordID(),
 	}
-	d.At, d.wait = p.unitsReturn(d.Part, regions)
+	d.At, d.wait = p.unitsReturn(d.Part, regions, claimed.amends(*record))
 	return d
 }
 
@@ -97,7 +97,7 @@ const (
 // unitsReturn is when the pass can go on: an instant of the store's clock (µs), 0 if it is
 // not known, and the least time to wait until then. It is the first refusal's end. Where no
 // refusal names one, as after exit code 75, a look at the job's needs does.
-func (p *pass) unitsReturn(part int, regions []string) (at int64, wait time.Duration) {
+func (p *pass) unitsReturn(part int, regions []string, soFar Record) (at int64, wait time.Duration) {
 	p.mu.Lock()
 	at, wait = p.returns, time.Until(p.asksAgain)
 	p.mu.Unlock()
@@ -108,7 +108,7 @@ func (p *pass) unitsReturn(part int, regions []string) (at int64, wait time.Dura
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.hard), claimTimeout)
 	defer cancel()
 	var refused *budget.RefusedError
-	if errors.As(p.runner.look(ctx, p.job, regions, p.budget), &refused) && !refused.RetryAt.IsZero() {
+	if errors.As(p.runner.look(ctx, p.job, regions, soFar, p.budget), &refused) && !refused.RetryAt.IsZero() {
 		return refused.RetryAt.UnixMicro(), wait
 	}
 	if wait == 0 {
@@ -230,6 +230,16 @@ func (d *deferred) soFar() Record {
 	record, err := readRecord(d.SoFar)
 	if err != nil { // written by another version
 		record = Record{Tick: InstantOf(d.Tick), Kind: d.Kind, Runs: []Run{}}
+	}
+	return record
+}
+
+// before is the record of the parts of the claimed pass that were run before; the zero Record
+// if there are none.
+func (c *claim) before() Record {
+	record, err := readRecord(c.Before)
+	if err != nil { // there are none, or another version wrote it
+		return Record{}
 	}
 	return record
 }

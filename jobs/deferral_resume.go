@@ -165,7 +165,7 @@ func (r *Runner) guarantee(j *Job) (most int64) {
 // long to wait before the next pass is looked at.
 func (d *daemon) resume(ctx context.Context, c candidate, holder string) time.Duration {
 	log := d.runner.log.With("job", c.job.Name, "budget", c.job.Budget, "tick", formatTick(time.UnixMicro(c.left.Tick)), "part", c.left.Part)
-	err := d.runner.look(ctx, c.job, c.left.Regions, d.runner.budget(c.job.Budget).ForJob(c.job.Name, c.job.says()))
+	err := d.runner.look(ctx, c.job, c.left.Regions, c.left.soFar(), d.runner.budget(c.job.Budget).ForJob(c.job.Name, c.job.says()))
 	var refused *budget.RefusedError
 	switch {
 	case ctx.Err() != nil, errors.Is(err, budget.ErrUnavailable):

@@ -264,24 +264,24 @@ func TestWhenAPassIsTriedAgain(t *testing.T) {
 		w := newWorld(t, setup{limit: 4, job: deferring})
 		p := &pass{runner: w.runner(), job: w.list[0], budget: w.options.Budgets["youtube/key1"], hard: t.Context()}
 		for part, want := range map[int]time.Duration{2: time.Minute, 3: 2 * time.Minute, 7: 32 * time.Minute, 8: time.Hour, 1000: time.Hour} {
-			if at, wait := p.unitsReturn(part, nil); at != 0 || wait != want {
+			if at, wait := p.unitsReturn(part, nil, Record{}); at != 0 || wait != want {
 				t.Errorf("part %d: at %d, after %s; want %s", part, at, wait, want)
 			}
 		}
 		w.spend(4)
-		if at, wait := p.unitsReturn(2, nil); at != midnight.Add(24*time.Hour).UnixMicro() || wait != 0 {
+		if at, wait := p.unitsReturn(2, nil, Record{}); at != midnight.Add(24*time.Hour).UnixMicro() || wait != 0 {
 			t.Errorf("at %s, after %s", time.UnixMicro(at), wait)
 		}
 		p.noteRefusal(&ending{outcome: Exhausted, wait: 25 * time.Hour})
 		after(time.Hour)
 		p.noteRefusal(&ending{outcome: Exhausted, wait: 25 * time.Hour})
-		if at, wait := p.unitsReturn(2, nil); at != midnight.Add(24*time.Hour).UnixMicro() || wait != 24*time.Hour {
+		if at, wait := p.unitsReturn(2, nil, Record{}); at != midnight.Add(24*time.Hour).UnixMicro() || wait != 24*time.Hour {
 			t.Errorf("at %s, after %s", time.UnixMicro(at), wait)
 		}
 		p.noteRefusal(&ending{outcome: Exhausted, err: &budget.RefusedError{RetryAt: midnight.Add(3 * time.Hour)}})
 		p.noteRefusal(&ending{outcome: Exhausted, err: &budget.RefusedError{RetryAt: midnight.Add(2 * time.Hour)}})
 		p.noteRefusal(&ending{outcome: Exhausted, err: &budget.RefusedError{}})
-		if at, _ := p.unitsReturn(2, nil); at != midnight.Add(2*time.Hour).UnixMicro() {
+		if at, _ := p.unitsReturn(2, nil, Record{}); at != midnight.Add(2*time.Hour).UnixMicro() {
 			t.Errorf("at %s", time.UnixMicro(at))
 		}
 	})

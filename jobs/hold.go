@@ -63,7 +63,7 @@ func (h *held) count() (count, changes int) {
 // hold holds what regions need until endHold: those of the whole pass for an empty region.
 // It waits for units for at most the job's MaxWait. With an ending nothing is held.
 func (p *pass) hold(region string, of []string, over context.Context) *ending {
-	asked, end := p.runner.needsOf(p.hard, p.job, of)
+	asked, end := p.runner.needsOf(p.hard, p.job, of, p.held.claim.before())
 	if end != nil || len(asked) == 0 {
 		return end
 	}
@@ -88,13 +88,14 @@ func holdEnding(end *ending) *ending {
 	return end
 }
 
-// needsOf is what a pass of these regions needs.
-func (r *Runner) needsOf(ctx context.Context, j *Job, regions []string) ([]budget.Need, *ending) {
+// needsOf is what a pass of these regions needs, or what it still needs after the parts of
+// it that were run so far.
+func (r *Runner) needsOf(ctx context.Context, j *Job, regions []string, soFar Record) ([]budget.Need, *ending) {
 	found, err := j.readNeeds(ctx, r.docs.state)
 	if err != nil {
 		return nil, storeEnding(ctx, fmt.Errorf("read what job %s needs: %w", j.Name, err))
 	}
-	expected := found.Pass(regions)
+	expected := found.after(j, soFar).Pass(regions)
 	if expected.Source == needs.Unknown {
 		return nil, failed(ReasonHold, fmt.Errorf("job %s holds what it needs, but that is not known: give it needs, or its fetch max_pages", j.Name))
 	}
@@ -159,8 +160,8 @@ func (j *Job) span(regions int, once bool) time.Duration {
 }
 
 // look checks whether what the regions of a job need would fit now: what their pass would
-// hold, or else what a run needs to start.
-func (r *Runner) look(ctx context.Context, j *Job, regions []string, in *budget.Budget) error {
+// hold after the parts of it that were run so far, or else what a run needs to start.
+func (r *Runner) look(ctx context.Context, j *Job, regions []string, soFar Record, in *budget.Budget) error {
 	regions = slices.DeleteFunc(slices.Clone(regions), func(region string) bool { return !slices.Contains(j.Regions, region) })
 	if j.Hold == HoldNone || len(regions) == 0 {
 		return j.look(ctx, in)
@@ -168,7 +169,7 @@ func (r *Runner) look(ctx context.Context, j *Job, regions []string, in *budget.
 	if j.Hold == HoldRun {
 		regions = regions[:1]
 	}
-	asked, end := r.needsOf(ctx, j, regions)
+	asked, end := r.needsOf(ctx, j, regions, soFar)
 	if end != nil {
 		return end
 	}

@@ -150,6 +150,31 @@ func TestADeferredPassHoldsItsNeeds(t *testing.T) {
 	})
 }
 
+// A pass that was cut holds, to go on, only what its cut regions have left from their
+// checkpoints.
+func TestACutPassHoldsWhatIsLeft(t *testing.T) {
+	for _, hold := range []string{"true", `"run"`} {
+		inBubble(t, hold, func(t *testing.T) {
+			upstream := &recorded{}
+			job := strings.NewReplacer("* * *", "* * 6", "4 }", "3 }").Replace(holding)
+			w := newWorld(t, setup{upstream: upstream, limit: 16, job: job + "hold = " + hold + "\non_exhausted = \"defer\"\nmax_late = \"100h\"\ncheckpoint = \"100h\""})
+			w.spend(1) // it returns at 24h, the others at 25h
+			after(time.Hour)
+			w.spend(4)
+			stop := w.daemon(false)
+			after(6 * time.Hour)
+			check.EqualSlices(t, upstream.starts(), []string{"US 6h0m0s", "GB 6h0m0s", "DE 6h0m0s"}, "starts")
+			check.EqualSlices(t, w.deferredText(), []string{"6h0m0s/2 until 24h0m0s: DE"}, "deferred")
+			after(24 * time.Hour)
+			stop()
+			check.EqualSlices(t, w.history(), []string{"6h0m0s succeeded"}, "history")
+			record := w.records()[0]
+			check.Equal(t, record.Runs[2].Ended.Sub(midnight), 24*time.Hour, "end of what was cut")
+			check.Equal(t, record.Runs[2].Pages, 4, "its pages")
+		})
+	}
+}
+
 // What a job needs that has neither needs nor a bound is learned; until then a reload cannot
 // have let it hold anything, so its pass fails.
 func TestAHoldOfUnknownNeeds(t *testing.T) {

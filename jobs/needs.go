@@ -57,6 +57,24 @@ func (n Needs) Pass(regions []string) needs.Estimate {
 	return sum
 }
 
+// after is what the runs of a pass still take after its earlier parts: those that were cut
+// go on from their checkpoints.
+func (n Needs) after(j *Job, soFar Record) Needs {
+	if j.Checkpoint == 0 {
+		return n
+	}
+	n.Regions = slices.Clone(n.Regions)
+	for i := range n.Regions {
+		r := &n.Regions[i]
+		for _, run := range soFar.Runs {
+			if run.Region == r.Region && run.Reason == ReasonDeferred && !run.Started.IsZero() {
+				r.Estimate = r.Less(run.Spent)
+			}
+		}
+	}
+	return n
+}
+
 // The bounds of what is read of a job to learn its needs: records, and among them those of
 // passes with runs. Regions that ran too seldom for that are not learned.
 const (

@@ -44,6 +44,21 @@ func (e Estimate) Units() (units int64, known bool) {
 	return units, e.Source != Unknown && e.Source != ""
 }
 
+// Less is what a run still takes that goes on after it took a part of the estimate: of each
+// operation one call at least, since calls that failed are among what it took.
+func (e Estimate) Less(took []Amount) Estimate {
+	e.Amounts = slices.Clone(e.Amounts)
+	for i := range e.Amounts {
+		a := &e.Amounts[i]
+		at := slices.IndexFunc(took, func(t Amount) bool { return t.Operation == a.Operation })
+		if at < 0 || a.Calls == 0 {
+			continue
+		}
+		a.Units, a.Calls = max(a.Units-took[at].Units, a.Units/a.Calls+min(1, a.Units%a.Calls)), max(a.Calls-took[at].Calls, 1)
+	}
+	return e
+}
+
 // Sum is what several runs take together. All must have the same source; if they do not,
 // or there is none, it is unknown.
 func Sum(list []Estimate) Estimate {

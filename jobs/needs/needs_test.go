@@ -112,6 +112,26 @@ func TestCutRunsNeverLower(t *testing.T) {
 	})
 }
 
+// A run that goes on takes what is left of its estimate, and of each operation a call at
+// least.
+func TestLess(t *testing.T) {
+	whole := needs.Estimate{Source: needs.Configured, Amounts: []needs.Amount{{Operation: "a", Units: 301, Calls: 3}, {Operation: "b", Units: 2, Calls: 2}, {Operation: "c"}, {Operation: "d", Calls: 4}}}
+	for _, c := range []struct {
+		took []needs.Amount
+		want string
+	}{
+		{nil, "[{a 301 3} {b 2 2} {c 0 0} {d 0 4}]"},
+		{[]needs.Amount{{Operation: "a", Units: 100, Calls: 1}, {Operation: "other", Units: 7, Calls: 1}}, "[{a 201 2} {b 2 2} {c 0 0} {d 0 4}]"},
+		{[]needs.Amount{{Operation: "a", Units: 300, Calls: 3}, {Operation: "b", Units: 1, Calls: 1}}, "[{a 101 1} {b 1 1} {c 0 0} {d 0 4}]"},
+		{[]needs.Amount{{Operation: "a", Units: 900, Calls: 9}, {Operation: "c", Units: 1, Calls: 1}, {Operation: "d", Calls: 1}}, "[{a 101 1} {b 2 2} {c 0 0} {d 0 3}]"},
+	} {
+		got := whole.Less(c.took)
+		check.Equal(t, fmt.Sprint(got.Amounts), c.want, "after", c.took)
+		check.Equal(t, got.Source, needs.Configured, "source")
+	}
+	check.Equal(t, whole.Amounts[0].Units, 301, "the estimate stays")
+}
+
 func TestSums(t *testing.T) {
 	learned := needs.Estimate{Source: needs.Learned, Runs: 7, Amounts: []needs.Amount{{Operation: "b", Units: 2, Calls: 1}, {Operation: "c", Units: 1, Calls: 1}}}
 	other := needs.Estimate{Source: needs.Learned, Runs: 5, Amounts: []needs.Amount{{Operation: "a", Units: 3, Calls: 3}, {Operation: "b", Units: 4, Calls: 2}}}
