@@ -5,9 +5,12 @@
 # make test-full the same at full size (long random walks, ten daemons, two months
 #               of fake time), and everything with the race detector, shorter
 # make simulate a month of two daemons in fake time, by days, beside the same
-#               month with a crontab; SIMULATE_SEED=n takes that month,
-#               SIMULATE_DAYS=n makes it n days long; and checks the figures of
-#               docs/pictures/month.svg
+#               month with a crontab; ten with shares, holds and deferral, the first
+#               beside floors and a crontab; ten with a stranger who spends too; and
+#               checks the figures of docs/pictures/month.svg. SIMULATE_SEED=n begins
+#               with that month, SIMULATE_DAYS=n makes all n days long,
+#               SIMULATE_MONTHS=n takes n instead of ten, SIMULATE=re takes some of
+#               simulate, shares, strangers and figures
 # make lint     gofmt, go vet, staticcheck among golangci-lint's, the layers, and
 #               the measures of the house
 # make mutants  each known mutant must fail a test
@@ -23,6 +26,8 @@ GO    ?= go
 FUZZTIME ?= 1m
 FUZZ ?= .
 SOAK_STEPS ?= 10_000_000
+SIMULATE ?= simulate|shares|strangers|figures
+SIMULATE_MONTHS ?= 10
 TOOLS := -modfile=.ci/tools/go.mod
 # The race detector slows SQLite, which is C made into Go, and miniredis' Lua
 # tenfold; both go by the standard library's locks, which it still sees, and what
@@ -103,7 +108,7 @@ soak: needs
 	done
 
 simulate:
-	QUOTACTL_TEST_FULL=1 SIMULATE_SEEDS=1 $(GO) test -count=1 -v -run '^Test(Simulate|Figures)$$' -timeout 15m ./internal/simulate
+	QUOTACTL_TEST_FULL=1 SIMULATE_SEEDS=1 SIMULATE_MONTHS=$(SIMULATE_MONTHS) $(GO) test -count=1 -v -run '(?i)^Test($(SIMULATE))$$' -timeout 30m ./internal/simulate
 
 # A minute for each parser, or for those that FUZZ names (a regular expression);
 # go test runs their seeds every time.

@@ -41,6 +41,7 @@ type month struct {
 	apart  []span                    // when the store stays in reach, and daemons stay alive
 	filled func(day int) time.Time   // when what is left of a day's units is begun to be spent
 	busy   []func(day int) time.Time // when most is under way
+	wanted int                       // pages of the important job in a day
 }
 
 // span is a stretch of time.

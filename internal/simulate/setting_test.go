@@ -56,6 +56,7 @@ func edit(text []byte, without, with string) []byte {
 // is as its units are there: from the second day on at midnight, since the last pass of
 // the day before is deferred until then.
 func (m *month) protect(j *jobs.Job) {
+	m.wanted = len(j.Regions) * j.Fetch.MaxPages
 	first := m.filled
 	m.filled = func(day int) time.Time {
 		if day == 0 {

@@ -30,12 +30,12 @@ func TestShares(t *testing.T) {
 			ours := live(t, m, os.Getenv("SIMULATE_LOG"))
 			took := time.Since(began)
 			if i > 0 {
-				t.Logf("%s; ticks: %s", m.shared(t, ours), ours.sum().outcomes())
+				t.Logf("%s; ticks: %s", m.shared(ours), ours.sum().outcomes())
 			} else {
 				floors := draw(t, floored, seed, days)
 				_, _ = fmt.Fprintf(t.Output(), "%s\n\n%s\n%s\n%s; ticks: %s\n%d days in %.0f s\n", m,
-					compare(t, m, column{"shares", ours}, column{"floors", live(t, floors, "")}, column{"crontab", alone(t, m)}),
-					ours.told, m.shared(t, ours), ours.sum().outcomes(), m.days, took.Seconds())
+					compare(m, column{"shares", ours}, column{"floors", live(t, floors, "")}, column{"crontab", alone(t, m)}),
+					ours.told, m.shared(ours), ours.sum().outcomes(), m.days, took.Seconds())
 			}
 			checkShares(t, m, ours)
 		})
@@ -43,17 +43,15 @@ func TestShares(t *testing.T) {
 }
 
 // shared sums up a month with shares.
-func (m *month) shared(t *testing.T, c *tally) string {
-	t.Helper()
+func (m *month) shared(c *tally) string {
 	return fmt.Sprintf("seed %d: %s complete on %d of %d days, %d rejected, yield of what the headroom leaves %.4f",
-		m.seed, m.important, m.completeDays(t, c), m.days, c.sum().Rejected, c.left())
+		m.seed, m.important, m.completeDays(c), m.days, c.sum().Rejected, c.left())
 }
 
 // completeDays is on how many days the important job is complete.
-func (m *month) completeDays(t *testing.T, c *tally) (days int) {
-	t.Helper()
+func (m *month) completeDays(c *tally) (days int) {
 	for i := range c.days {
-		if m.complete(t, &c.days[i]) {
+		if m.complete(&c.days[i]) {
 			days++
 		}
 	}
@@ -64,12 +62,7 @@ func (m *month) completeDays(t *testing.T, c *tally) (days int) {
 func (c *tally) left() float64 { return float64(c.sum().kept) / float64(limit*len(c.days)) }
 
 // complete reports whether files have all pages that the important job asks for in a day.
-func (m *month) complete(t *testing.T, d *day) bool {
-	t.Helper()
-	_, list := load(t, writeConfig(t, t.TempDir(), m.setting))
-	j := jobOf(list, m.important)
-	return len(d.important) == len(j.Regions)*j.Fetch.MaxPages
-}
+func (m *month) complete(d *day) bool { return len(d.important) == m.wanted }
 
 // checkShares holds a month to what is promised with shares.
 func checkShares(t *testing.T, m month, c *tally) {
@@ -87,7 +80,7 @@ func checkShares(t *testing.T, m month, c *tally) {
 		if d.Rejected > 0 || d.Units > most {
 			t.Errorf("%s: the upstream counted %d units and rejected %d requests, want at most %d and none", name, d.Units, d.Rejected, most)
 		}
-		if !m.complete(t, d) {
+		if !m.complete(d) {
 			t.Errorf("%s: files have %d pages of %s: it is to be complete on every day", name, len(d.important), m.important)
 		}
 	}
@@ -100,8 +93,7 @@ type column struct {
 }
 
 // compare shows months of the same days beside each other.
-func compare(t *testing.T, m month, columns ...column) string {
-	t.Helper()
+func compare(m month, columns ...column) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	_, _ = fmt.Fprintf(w, "DAY\t%s\n", strings.Repeat("|\tUNITS\tREJECTED\tIMPORTANT\tKEPT\tYIELD\t", len(columns)))
@@ -110,7 +102,7 @@ func compare(t *testing.T, m month, columns ...column) string {
 		for _, c := range columns {
 			d := &c.days[i]
 			important := "complete"
-			if !m.complete(t, d) {
+			if !m.complete(d) {
 				important = fmt.Sprintf("%d pages", len(d.important))
 			}
 			_, _ = fmt.Fprintf(w, "|\t%d\t%d\t%s\t%d\t%.4f\t", d.Units, d.Rejected, important, d.kept, d.yield(1))
@@ -121,7 +113,7 @@ func compare(t *testing.T, m month, columns ...column) string {
 	names := []string{""}
 	for _, c := range columns {
 		sum := c.sum()
-		_, _ = fmt.Fprintf(w, "|\t%d\t%d\t%d of %d\t%d\t%.4f\t", sum.Units, sum.Rejected, m.completeDays(t, c.tally), m.days, sum.kept, c.yield())
+		_, _ = fmt.Fprintf(w, "|\t%d\t%d\t%d of %d\t%d\t%.4f\t", sum.Units, sum.Rejected, m.completeDays(c.tally), m.days, sum.kept, c.yield())
 		names = append(names, c.name)
 	}
 	_, _ = fmt.Fprintln(w)

@@ -96,9 +96,9 @@ func TestStrangers(t *testing.T) {
 			m := draw(t, intruded, seed+i, days)
 			c := live(t, m, os.Getenv("SIMULATE_LOG"))
 			if i > 0 {
-				t.Log(m.intrudedOn(t, c))
+				t.Log(m.intrudedOn(c))
 			} else {
-				_, _ = fmt.Fprintf(t.Output(), "%s\n\n%s\n%s\n%s\n", m, bySide(m, c), c.told, m.intrudedOn(t, c))
+				_, _ = fmt.Fprintf(t.Output(), "%s\n\n%s\n%s\n%s\n", m, bySide(m, c), c.told, m.intrudedOn(c))
 			}
 			checkStrangers(t, m, c)
 		})
@@ -106,9 +106,8 @@ func TestStrangers(t *testing.T) {
 }
 
 // intrudedOn sums up a month with a stranger.
-func (m *month) intrudedOn(t *testing.T, c *tally) string {
-	t.Helper()
-	text := fmt.Sprintf("seed %d: %d rejected, %s complete on %d of %d days", m.seed, c.sum().Rejected, m.important, m.completeDays(t, c), m.days)
+func (m *month) intrudedOn(c *tally) string {
+	text := fmt.Sprintf("seed %d: %d rejected, %s complete on %d of %d days", m.seed, c.sum().Rejected, m.important, m.completeDays(c), m.days)
 	if len(c.days) > learnt {
 		rest := tally{days: c.days[learnt:]}
 		sum := rest.sum()
