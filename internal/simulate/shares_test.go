@@ -96,7 +96,7 @@ type column struct {
 func compare(m month, columns ...column) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprintf(w, "DAY\t%s\n", strings.Repeat("|\tUNITS\tREJECTED\tIMPORTANT\tKEPT\tYIELD\t", len(columns)))
+	_, _ = fmt.Fprintf(w, "DAY\t%s\n", strings.Repeat("|\tUNITS\tREJECTED\tIMPORTANT\tSEARCHES\tKEPT\tYIELD\t", len(columns)))
 	for i := range m.days {
 		_, _ = fmt.Fprintf(w, "%s\t", m.midnight(i).Format(time.DateOnly))
 		for _, c := range columns {
@@ -105,7 +105,7 @@ func compare(m month, columns ...column) string {
 			if !m.complete(d) {
 				important = fmt.Sprintf("%d pages", len(d.important))
 			}
-			_, _ = fmt.Fprintf(w, "|\t%d\t%d\t%s\t%d\t%.4f\t", d.Units, d.Rejected, important, d.kept, d.yield(1))
+			_, _ = fmt.Fprintf(w, "|\t%d\t%d\t%s\t%d\t%d\t%.4f\t", d.Units, d.Rejected, important, d.searches, d.kept, d.yield(1))
 		}
 		_, _ = fmt.Fprintln(w)
 	}
@@ -113,7 +113,7 @@ func compare(m month, columns ...column) string {
 	names := []string{""}
 	for _, c := range columns {
 		sum := c.sum()
-		_, _ = fmt.Fprintf(w, "|\t%d\t%d\t%d of %d\t%d\t%.4f\t", sum.Units, sum.Rejected, m.completeDays(c.tally), m.days, sum.kept, c.yield())
+		_, _ = fmt.Fprintf(w, "|\t%d\t%d\t%d of %d\t%d\t%d\t%.4f\t", sum.Units, sum.Rejected, m.completeDays(c.tally), m.days, sum.searches, sum.kept, c.yield())
 		names = append(names, c.name)
 	}
 	_, _ = fmt.Fprintln(w)
