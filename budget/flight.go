@@ -11,7 +11,7 @@ import (
 // flight is a batch of charges on its way to the store.
 type flight struct {
 	// Until taken, batcher.mu guards these three; then they are the flying goroutine's.
-	items  []driver.Item // one without an operation is an empty seat, whose caller gave up
+	items  []driver.Item // one without an id is an empty seat, whose caller gave up
 	untils []time.Time   // when each caller gives up, by time.Now
 	empty  int           // how many seats are empty
 
@@ -74,7 +74,7 @@ func (f *flight) takeOff() {
 	f.places = make([]int, len(f.items))
 	n := 0
 	for i := range f.items {
-		if f.items[i].Operation != "" {
+		if f.items[i].ID != "" {
 			f.items[n], f.untils[n], f.places[i] = f.items[i], f.untils[i], n
 			n++
 		}

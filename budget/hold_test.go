@@ -1,8 +1,10 @@
 package budget_test
 
 import (
+	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -132,6 +134,36 @@ func TestHoldEndWakesWaiters(t *testing.T) {
 		time.AfterFunc(time.Second, func() { check.NoError(t, b.EndHold(ctx, "pull", 7, "")) })
 		must.Get(b.Wait(ctx, budget.Call{Operation: "search"}))(t)
 		check.Equal(t, time.Since(began).Truncate(100*time.Millisecond), time.Second, "wait, but for the jitter")
+	})
+}
+
+// A hold that waits with others for the store is made, and gets its own answer, also if one of
+// them gives up.
+func TestAHoldInAFlightThatOthersLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &heldStore{Store: memstore.New(clock), letGo: make(chan struct{})}
+		b := must.Get(budget.New(store, videoSpec(100)))(t)
+		impatient, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		begin := func(do func()) {
+			all.Go(do)
+			synctest.Wait()
+		}
+		begin(func() { must.Get(b.Charge(t.Context(), call("first", 1)))(t) })
+		begin(func() { check.Is(t, second(b.Charge(impatient, call("a", 1))), context.Canceled) })
+		begin(func() { must.Get(b.Charge(t.Context(), call("b", 2)))(t) })
+		begin(func() {
+			pass := budget.Call{Labels: budget.Labels{Job: "pull"}, Fence: 7}
+			receipt := must.Get(b.Hold(t.Context(), pass, []budget.Need{{Operation: "videos.list", Units: 30, Calls: 3}}, 0, time.Minute))(t)
+			check.Equal(t, receipt.Units, 30, "units of the hold's receipt")
+		})
+		cancel()
+		synctest.Wait()
+		close(store.letGo)
+		all.Wait()
+		status := must.Get(b.Status(t.Context()))(t)
+		must.Equal(t, len(status.Limits[0].Held), 1, "holds")
+		check.Equal(t, status.Limits[0].Used, 3, "used")
 	})
 }
 

@@ -156,36 +156,44 @@ func (p *pass) note(place int, run Run) {
 // beats are the functions that run at each heartbeat of a pass.
 type beats struct {
 	mu   sync.Mutex // guards all below
-	list map[int]func(context.Context)
-	last int
+	list []*beat
+}
+
+// beat is one of them. Its turn is taken while do runs, and for good once do must not run again.
+type beat struct {
+	do   func(context.Context)
+	turn chan struct{}
 }
 
 // on has do called at each heartbeat, until the returned function is called; after that
 // returns, do is not running.
 func (b *beats) on(do func(ctx context.Context)) (stop func()) {
+	one := &beat{do, make(chan struct{}, 1)}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.list == nil {
-		b.list = map[int]func(context.Context){}
-	}
-	b.last++
-	key := b.last
-	b.list[key] = do
+	b.list = append(b.list, one)
 	return func() {
 		b.mu.Lock()
-		defer b.mu.Unlock()
-		delete(b.list, key)
+		b.list = slices.DeleteFunc(b.list, func(other *beat) bool { return other == one })
+		b.mu.Unlock()
+		one.turn <- struct{}{}
 	}
 }
 
-// all calls the functions, within a time.
+// all calls the functions, within a time. Only one goroutine calls it.
 func (b *beats) all(ctx context.Context, within time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, do := range b.list {
-		do(ctx)
+	list := slices.Clone(b.list)
+	b.mu.Unlock()
+	for _, one := range list {
+		select {
+		case one.turn <- struct{}{}:
+			one.do(ctx)
+			<-one.turn
+		default: // it was stopped meanwhile
+		}
 	}
 }
 

@@ -59,7 +59,7 @@ func testLeasesOfProcesses(t *testing.T, shared Shared) {
 	address := shared.Address(t)
 	var children []*child
 	for i := range 4 {
-		children = append(children, start(t, orders{address, most, fmt.Sprint("l", i), 4, int64(100 + 37*i)}))
+		children = append(children, start(t, orders{Address: address, Limit: most, Name: fmt.Sprint("l", i), Goroutines: 4, Lease: int64(100 + 37*i)}))
 	}
 	taken := map[string]int64{}
 	sum := int64(0)
@@ -89,7 +89,7 @@ func testLeasesOfProcesses(t *testing.T, shared Shared) {
 func testLeaseKilled(t *testing.T, shared Shared) {
 	const most, units = 1_000_000, 5000
 	address := shared.Address(t)
-	c := start(t, orders{address, most, "killed", 4, units})
+	c := start(t, orders{Address: address, Limit: most, Name: "killed", Goroutines: 4, Lease: units})
 	n := int64(0)
 	for ; n < 700 && c.lines.Scan(); n++ {
 	}
@@ -110,7 +110,7 @@ func testLeaseKilled(t *testing.T, shared Shared) {
 func testLockStopsLeases(t *testing.T, shared Shared) {
 	const most = 1_000_000_000
 	address := shared.Address(t)
-	c := start(t, orders{address, most, "locked", 2, most / 10})
+	c := start(t, orders{Address: address, Limit: most, Name: "locked", Goroutines: 2, Lease: most / 10})
 	last := int64(0)
 	scan := func() bool {
 		if !c.lines.Scan() {

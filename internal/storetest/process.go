@@ -33,13 +33,14 @@ const childVariable = "QUOTACTL_STORETEST_CHILD"
 
 // orders say what a child process does: charge from several goroutines until the budget
 // is exhausted, and print each id that was acknowledged. With Lease, the units of a lease's
-// charges, it takes from a lease instead.
+// charges, it takes from a lease instead; with Hold it has passes that hold.
 type orders struct {
 	Address    string
 	Limit      int64
 	Name       string
 	Goroutines int
 	Lease      int64
+	Hold       bool
 }
 
 // Main runs a package's tests or, in a process that [Processes] started, that process's
@@ -76,9 +77,16 @@ func charges(shared Shared, text string) error {
 	if err != nil {
 		return err
 	}
-	b, err := budget.New(store, sharedSpec(o.Limit), budget.WithClosers(store))
+	spec := sharedSpec(o.Limit)
+	if o.Hold {
+		spec = holdSpec()
+	}
+	b, err := budget.New(store, spec, budget.WithClosers(store))
 	if err != nil {
 		return err
+	}
+	if o.Hold {
+		return errors.Join(holdsOn(ctx, b, o), b.Close())
 	}
 	if o.Lease > 0 {
 		return errors.Join(takes(ctx, b, o), b.Close())
@@ -133,6 +141,7 @@ func Processes(t *testing.T, shared Shared) {
 	t.Run("I5Killed", func(t *testing.T) { testKilled(t, shared) })
 	t.Run("I1Leases", func(t *testing.T) { testLeasesOfProcesses(t, shared) })
 	t.Run("I5LeaseKilled", func(t *testing.T) { testLeaseKilled(t, shared) })
+	t.Run("HoldsKilled", func(t *testing.T) { testHoldsKilled(t, shared) })
 	t.Run("ResetStopsLeases", func(t *testing.T) { testResetStopsLeases(t, shared) })
 	t.Run("LockStopsLeases", func(t *testing.T) { testLockStopsLeases(t, shared) })
 }
@@ -143,7 +152,7 @@ func testEightProcesses(t *testing.T, shared Shared) {
 	address := shared.Address(t)
 	var children []*child
 	for i := range 8 {
-		children = append(children, start(t, orders{address, limit, fmt.Sprint("p", i), 4, 0}))
+		children = append(children, start(t, orders{Address: address, Limit: limit, Name: fmt.Sprint("p", i), Goroutines: 4, Lease: 0}))
 	}
 	acknowledged := map[string]bool{}
 	var each []int
@@ -171,7 +180,7 @@ func testKilled(t *testing.T, shared Shared) {
 	address := shared.Address(t)
 	var acknowledged []string
 	for round := range 4 {
-		c := start(t, orders{address, limit, fmt.Sprint("k", round), 4, 0})
+		c := start(t, orders{Address: address, Limit: limit, Name: fmt.Sprint("k", round), Goroutines: 4, Lease: 0})
 		for n := 0; n < 50+37*round && c.lines.Scan(); n++ {
 			acknowledged = append(acknowledged, c.lines.Text())
 		}
