@@ -81,7 +81,7 @@ func TestHoldsAtEveryKill(t *testing.T) {
 			})
 		}
 	})
-	least := effort.Of[int64](150, 2000)
+	least := effort.Of[int64](100, 2000)
 	t.Logf("%d kills", kills.Load())
 	if n := kills.Load(); n < least && !t.Failed() {
 		t.Errorf("%d kills, want %d", n, least)
