@@ -108,7 +108,7 @@ soak: needs
 	done
 
 simulate:
-	QUOTACTL_TEST_FULL=1 SIMULATE_SEEDS=1 SIMULATE_MONTHS=$(SIMULATE_MONTHS) $(GO) test -count=1 -v -run '(?i)^Test($(SIMULATE))$$' -timeout 30m ./internal/simulate
+	QUOTACTL_TEST_FULL=1 SIMULATE_SEEDS=1 SIMULATE_MONTHS=$(SIMULATE_MONTHS) $(GO) test -count=1 -v -run '(?i)^Test($(SIMULATE))$$' -timeout 1h ./internal/simulate
 
 # A minute for each parser, or for those that FUZZ names (a regular expression);
 # go test runs their seeds every time.
