@@ -162,7 +162,8 @@ func (e *edge) refused(l limit.Limit, item driver.Item, before driver.View) {
 func (e *edge) draws(item driver.Item, d driver.Decision, before, after driver.View) {
 	own := ownOf(before.Holds, item)
 	took := driver.Need{Operation: item.Operation}
-	if traced := !item.DryRun && !(item.Recorded && d.At+item.Lease <= e.reset); own != nil && d.Result == driver.Granted && !d.Replayed && traced {
+	traceless := item.DryRun || d.Replayed || item.Recorded && d.At+item.Lease <= e.reset
+	if own != nil && d.Result == driver.Granted && !traceless {
 		took = own.Draw(item)
 		e.drawn[item.ID] = drawn{own.Fence, own.Region, took}
 		e.counts.draws++

@@ -141,7 +141,7 @@ func walkHolds(t *testing.T, rng *rand.Rand) {
 		p.killSoon(0, before) // those that are still to be killed live
 	}
 	for _, j := range w.list {
-		_, _, err := SetPause(t.Context(), w.world.store, j, "")
+		_, _, err := SetPause(t.Context(), w.store, j, "")
 		check.NoError(t, err)
 	}
 	after(30 * time.Minute)
@@ -163,7 +163,7 @@ func (w *killWorld) resetLedger() {
 func (w *killWorld) oneRecordEach(job string) {
 	w.t.Helper()
 	seen, counts := map[time.Time]int{}, map[string]int{}
-	for _, r := range must.Get(History(w.t.Context(), w.world.store, job, time.Time{}, time.Time{}, 1000))(w.t) {
+	for _, r := range must.Get(History(w.t.Context(), w.store, job, time.Time{}, time.Time{}, 1000))(w.t) {
 		counts[strings.TrimSpace(string(r.Outcome)+" "+r.Reason)]++
 		last := r.Tick.Time
 		if r.Until != nil {

@@ -110,7 +110,7 @@ next_page = { param = "pageToken", from = "nextPageToken" }
 output = "data/{job}/{region}/{tick}.ndjson"
 `, other, schedule, c.lines),
 	})
-	w.world.store = memstore.New(func() int64 { return w.clock.now().UnixMicro() })
+	w.store = memstore.New(func() int64 { return w.clock.now().UnixMicro() })
 	w.options.Now = w.clock.now
 	w.edge = newEdge(w.world, &w.clock)
 	if c.fault != nil {
@@ -255,7 +255,7 @@ func (w *killWorld) settled() {
 	w.t.Helper()
 	w.stopAll()
 	for _, j := range w.list {
-		records := must.Get(History(w.t.Context(), w.world.store, j.Name, time.Time{}, time.Time{}, 100))(w.t)
+		records := must.Get(History(w.t.Context(), w.store, j.Name, time.Time{}, time.Time{}, 100))(w.t)
 		ticks := map[time.Duration]Outcome{}
 		for _, r := range records {
 			tick := r.Tick.Sub(midnight)
