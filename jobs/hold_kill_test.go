@@ -42,6 +42,8 @@ const (
 var killCases = []killCase{
 	{name: "pass", hold: "true", from: killTick, until: killTick + 2*time.Minute},
 	{name: "run", hold: `"run"`, from: killTick, until: killTick + 2*time.Minute, again: true},
+	{name: "pass, other answers", hold: "true", from: killTick, until: killTick + 2*time.Minute},
+	{name: "run, other answers", hold: `"run"`, from: killTick, until: killTick + 2*time.Minute},
 	{name: "deferred", hold: "true", lines: `on_exhausted = "defer"`, spent: 48, from: killTick, until: 24*time.Hour + 2*time.Minute},
 	{name: "deferred run", hold: `"run"`, lines: `on_exhausted = "defer"`, spent: 48, from: 24*time.Hour - time.Second, until: 24*time.Hour + 2*time.Minute, again: true},
 	{name: "taking over", hold: "true", first: killTick + 17*time.Second, from: killTick + 17*time.Second, until: killTick + 4*time.Minute},
@@ -102,7 +104,7 @@ func (c killCase) everywhere(t *testing.T, rng *rand.Rand) (kills int64) {
 		points = append(points, n)
 	}
 	rng.Shuffle(len(points), func(i, j int) { points[i], points[j] = points[j], points[i] })
-	most := effort.Of(18, len(points))
+	most := effort.Of(15, len(points))
 	if c.host { // which is slow, since a host keeps files
 		most = effort.Of(6, 450)
 	}
