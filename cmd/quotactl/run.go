@@ -113,6 +113,7 @@ func (a *app) runJobs(ctx context.Context, names []string, f runFlags) (err erro
 	if err := d.Begin(cfg, list, store, a.storeURL); err != nil {
 		return err
 	}
+	defer d.Close()
 	options.State, options.Budgets = store, d.Budgets()
 	if f.once {
 		return a.runOnce(ctx, drain, list, options, upstream, f.json)

@@ -216,6 +216,20 @@ func (d *Daemon) jobs() []*jobs.Job { return d.current.Load().jobs }
 // take. Any goroutine may call it, even before a generation is in force.
 func (d *Daemon) Stopping() { d.notices.stopping(d.stopTakes()) }
 
+// Close closes the budgets in force, all at once: what they know and have not told the store
+// yet is not lost.
+func (d *Daemon) Close() {
+	var closing sync.WaitGroup
+	for name, b := range d.Budgets() {
+		closing.Go(func() {
+			if err := b.Close(); err != nil {
+				d.log.Warn("a budget could not tell the store all that it knows", "budget", name, "error", err)
+			}
+		})
+	}
+	closing.Wait()
+}
+
 // Budgets returns the budgets in force, by name.
 func (d *Daemon) Budgets() map[string]*budget.Budget { return d.current.Load().budgets }
 

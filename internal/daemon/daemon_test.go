@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -149,3 +150,21 @@ func TestWhatNeedsARestart(t *testing.T) {
 }
 
 func nothing(string) (string, bool) { return "", false }
+
+// A daemon that ends waits until its budgets have told the store what they know.
+func TestCloseWaitsForBudgets(t *testing.T) {
+	d := living(t, nothing)
+	begun, end, told := make(chan struct{}), make(chan struct{}), false
+	_, ok := d.Budgets()["shop/main"].Later(func(context.Context) {
+		close(begun)
+		<-end
+		told = true
+	})
+	must.Equal(t, ok, true, "a task for later is taken")
+	<-begun
+	closed := make(chan struct{})
+	go func() { d.Close(); close(closed) }()
+	close(end)
+	<-closed
+	check.Equal(t, told, true, "the task was done when the daemon had closed")
+}
