@@ -79,7 +79,7 @@ func walkHolds(t *testing.T, rng *rand.Rand) {
 		lines: []string{"", `on_exhausted = "defer"`}[rng.IntN(2)],
 	}
 	w := newKillWorld(t, c, rng.Uint64())
-	wrong := &troubles{rng: rng, until: map[string]time.Time{}}
+	wrong := &troubles{rng: rand.New(rand.NewPCG(rng.Uint64(), 5)), until: map[string]time.Time{}}
 	w.faults = wrong.of
 	if rng.IntN(2) == 0 {
 		w.slowest = 4 * time.Minute // past the end of a lease, and of a pass that counts as dead

@@ -204,7 +204,9 @@ func (w *killWorld) bystand() (stop func()) {
 	p := &process{edge: w.edge, name: "bystander", latency: 3 * time.Millisecond}
 	b := w.spends(p)
 	over, done := make(chan struct{}), make(chan struct{})
+	w.mu.Lock()
 	rng := rand.New(rand.NewPCG(w.rng.Uint64(), 2))
+	w.mu.Unlock()
 	go func() {
 		defer close(done)
 		for {
