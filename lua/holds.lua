@@ -164,12 +164,14 @@ do -- a block, because Lua limits the local names of a scope
   end
 
   -- takes is how much an item takes of the limit at a place beside what it draws, and whether
-  -- floor and share are not checked there.
+  -- floor and share are not checked there. What is drawn wholly takes its amount of what nobody has
+  -- used, held or not: what is held falls as it is charged.
   function holds.takes(item, l, i, draw)
     local amount = item.amounts and item.amounts[i] or l.calls and 1 or item.units
     if not draw or not counts(l, draw.hold) then return amount, false end
-    amount = amount - (l.calls and draw.calls or draw.units)
-    return amount, amount == 0
+    local beside = amount - (l.calls and draw.calls or draw.units)
+    if beside == 0 then return amount - holds.held(l), true end
+    return beside, false
   end
 
   -- draw takes what a charge draws. It returns the mark of its entry.

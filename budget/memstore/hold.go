@@ -119,12 +119,11 @@ func (c claims) takes(lim limit.Limit, item driver.Item) (amount int64, covered 
 
 // room is how much may be used without holds so that the item fits a limit, shares aside.
 func (c claims) room(lim limit.Limit, item driver.Item) int64 {
-	floor := item.Floor
 	amount, covered := c.takes(lim, item)
-	if covered {
-		floor = 0
+	if covered { // what is held falls as it is charged
+		return lim.Bound(0, item.UseHeadroom) - item.Amount(lim)
 	}
-	return lim.Bound(floor, item.UseHeadroom) - amount - c.held(lim)
+	return lim.Bound(item.Floor, item.UseHeadroom) - amount - c.held(lim)
 }
 
 // sharedHeld is what the holds of each share's jobs have left in a limit.

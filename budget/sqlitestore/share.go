@@ -209,13 +209,14 @@ func (t *test) byPart(guarantees []int64) []int64 {
 // a hold, against the bound.
 func (v *counting) plain(item driver.Item, lives *living) (t *test, drawn bool) {
 	amount, drawn := lives.amount(v.limit, item)
-	floor := item.Floor
-	if drawn {
-		floor = 0
+	t = &test{v: v, own: -1, guarantees: []int64{0}}
+	if drawn { // what is held falls as it is charged
+		t.room = v.limit.Bound(0, item.UseHeadroom) - item.Amount(v.limit)
+		return t, true
 	}
-	t = &test{v: v, own: -1, room: v.limit.Bound(floor, item.UseHeadroom) - amount, guarantees: []int64{0}}
+	t.room = v.limit.Bound(item.Floor, item.UseHeadroom) - amount
 	t.held = lives.held(t)
-	return t, drawn
+	return t, false
 }
 
 // dividedBy is the check against what is kept for the limit's other shares at now.

@@ -173,6 +173,17 @@ func testHoldSkips(t *testing.T, w *world) {
 	w.wantLeft([]driver.Need{need("read", 0, 7)})
 	w.refused(of(daily, item("none", "read", 1)), 0, noon+24*hour)
 
+	// A settlement took what is used and held above the limit: the pass draws all the same, up to the limit.
+	w.budget, w.limits = "up/debt", []limit.Limit{rolling("day", 100, 24*time.Hour)}
+	w.granted(lease(item("up", "read", 50), time.Hour))
+	w.granted(hold(daily, need("read", 40, 9)))
+	w.finish(driver.Finish{ID: "up", Units: 61}, driver.Settled, false)
+	w.refused(item("others", "read", 1), 0, noon+hour)
+	w.granted(of(daily, item("draw", "read", 30)))
+	w.wantLeft([]driver.Need{need("read", 10, 8)})
+	w.refused(of(daily, item("above", "read", 10)), 0, noon+24*hour)
+	w.granted(of(daily, item("up to it", "read", 9)))
+
 	w.budget = "up/shares" // what is held for a share's job is used by that share
 	w.limits = []limit.Limit{shared(rolling("day", 100, 24*time.Hour), share("nightly", 50))}
 	theirs := hold(other, need("read", 30, 9))
