@@ -48,7 +48,7 @@ do -- a block, because Lua limits the local names of a scope
       local fits, kept = deficit <= 0, nil
       if l.shares and bound < UNBOUND and not free then
         local within
-        within, kept = shares.divides(l, item.own[i], (item.rooms or item.bounds)[i] - takes, begins + item.lease)
+        within, kept = shares.divides(l, item.own[i], (item.rooms or item.bounds)[i] - takes, begins + math.max(item.lease, item.needs and item.span or 0))
         fits = fits and within
       end
       if not fits and l.observe then

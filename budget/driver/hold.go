@@ -54,6 +54,15 @@ func (i Item) Amount(l limit.Limit) int64 {
 	return l.Amount(i.Units)
 }
 
+// Lasts is how long an item may count from now on before it finishes, in µs: its lease, or how
+// long the pass of a hold may take, if that is longer, since a hold is renewed.
+func (i Item) Lasts() int64 {
+	if i.IsHold() {
+		return max(i.Lease, i.Span)
+	}
+	return i.Lease
+}
+
 // Operations are the operations of the item.
 func (i Item) Operations() []string {
 	if !i.IsHold() {

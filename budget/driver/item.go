@@ -41,5 +41,5 @@ func LeastRemaining(limits []limit.Limit, item Item, used func(i int) int64) (in
 // NeverFits reports whether the item cannot fit a limit that checks it, however long it
 // waits.
 func (i Item) NeverFits(l limit.Limit) bool {
-	return l.NeverFits(i.Amount(l), i.Floor, i.UseHeadroom, l.ShareOf(i.Labels.Job), i.Lease)
+	return l.NeverFits(i.Amount(l), i.Floor, i.UseHeadroom, l.ShareOf(i.Labels.Job), i.Lasts())
 }

@@ -146,7 +146,7 @@ func (l *ledger) refuses(batch driver.Batch, c claims, item driver.Item, start i
 			continue
 		}
 		used, room := l.used(lim, now), c.room(lim, item)
-		kept, fits := l.kept(c, lim, item, now, start+item.Lease)
+		kept, fits := l.kept(c, lim, item, now, start+item.Lasts())
 		if used <= room && fits {
 			continue
 		}

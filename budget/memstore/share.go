@@ -79,7 +79,7 @@ func (l *ledger) fits(c claims, lim limit.Limit, item driver.Item, at int64) boo
 	if l.used(lim, at) > c.room(lim, item) {
 		return false
 	}
-	_, fits := l.kept(c, lim, item, at, at+item.Lease)
+	_, fits := l.kept(c, lim, item, at, at+item.Lasts())
 	return fits
 }
 

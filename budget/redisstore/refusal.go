@@ -32,7 +32,7 @@ func waitFor(item driver.Item, l limit.Limit, used int64, found string, now int6
 		return w, nil, false
 	case len(l.Shares) > 0:
 		shared, _ := readShared(l, found) // checked with the reply
-		return shared.wait(l, item.Lease, now), shared.kept, true
+		return shared.wait(l, item.Lasts(), now), shared.kept, true
 	}
 	return limit.Wait{Refused: true, At: returnsAt(item, l, used, found)}, nil, true
 }

@@ -177,7 +177,7 @@ func (d *decider) tests(v *counting, item driver.Item, lives *living, now int64)
 	if !item.IsHold() {
 		at = max(at, d.l.newest+1)
 	}
-	kept, within := divided.check(at + item.Lease)
+	kept, within := divided.check(at + item.Lasts())
 	switch {
 	case fits && (within || drawn):
 		return nil, nil

@@ -221,7 +221,7 @@ func (v *counting) plain(item driver.Item, lives *living) (t *test, drawn bool) 
 
 // dividedBy is the check against what is kept for the limit's other shares at now.
 func (v *counting) dividedBy(item driver.Item, lives *living, now int64) *test {
-	t := &test{v: v, divided: true, own: v.limit.ShareOf(item.Labels.Job), lease: item.Lease}
+	t := &test{v: v, divided: true, own: v.limit.ShareOf(item.Labels.Job), lease: item.Lasts()}
 	amount, _ := lives.amount(v.limit, item)
 	t.room = v.limit.Bound(0, item.UseHeadroom) - amount
 	t.floorRoom = v.limit.Bound(item.Floor, item.UseHeadroom) - amount

@@ -184,6 +184,18 @@ func testHoldSkips(t *testing.T, w *world) {
 	w.refused(of(daily, item("above", "read", 10)), 0, noon+24*hour)
 	w.granted(of(daily, item("up to it", "read", 9)))
 
+	// A hold whose pass may last beyond the reset must fit there too, where guarantees that have lapsed are back.
+	w.budget, w.now = "up/reset", noon+12*hour-10*minute
+	day := calendar(t, "day", 60, limit.Day, "UTC")
+	day.Shares = []limit.Share{{Name: "nightly", Jobs: []string{"nightly"}, Guarantee: 30, Lapse: hour}}
+	w.limits = []limit.Limit{day}
+	long := hold(daily, need("read", 50, 5))
+	long.Lease, long.Span = minute, 20*minute
+	check.Equal(t, w.decide(long)[0].Result, driver.Refused, "a hold across the reset")
+	long.Span = 9 * minute
+	w.granted(long)
+	w.now = noon
+
 	w.budget = "up/shares" // what is held for a share's job is used by that share
 	w.limits = []limit.Limit{shared(rolling("day", 100, 24*time.Hour), share("nightly", 50))}
 	theirs := hold(other, need("read", 30, 9))
