@@ -87,10 +87,10 @@ func (b *Budget) holdItem(as *Call, needs []Need, span, lease time.Duration) (dr
 	return item, nil
 }
 
-// Holds renews what is held for a pass, so that it ends no earlier than lease from now, and
+// RenewHolds renews what is held for a pass, so that it ends no earlier than lease from now, and
 // returns it; nothing is held any more if its lease had ended, the store has lost it, or the
 // pass is fenced off.
-func (b *Budget) Holds(ctx context.Context, job string, fence int64, lease time.Duration) ([]driver.Hold, error) {
+func (b *Budget) RenewHolds(ctx context.Context, job string, fence int64, lease time.Duration) ([]driver.Hold, error) {
 	change := driver.HoldChange{Budget: b.spec.Name, Now: b.now().UnixMicro(), Fence: driver.FenceName(job, fence), Lease: lease.Microseconds()}
 	left, err := apply(ctx, b, change)
 	if err != nil {

@@ -71,13 +71,13 @@ func TestHold(t *testing.T) {
 		check.Equal(t, status.Limits[0].Held[0].Amount, 80, "held after a draw and a release")
 
 		time.Sleep(30 * time.Second)
-		held := must.Get(b.Holds(ctx, "pull", 7, time.Minute))(t)
+		held := must.Get(b.RenewHolds(ctx, "pull", 7, time.Minute))(t)
 		check.Equal(t, len(held), 1, "renewed holds")
 		time.Sleep(40 * time.Second)
 		must.Do(t, b.EndHold(ctx, "pull", 7, ""))
 		must.Do(t, b.EndHold(ctx, "pull", 7, ""))
 		check.Equal(t, must.Get(b.Charge(ctx, budget.Call{Operation: "search"}))(t).Remaining, 70, "remaining once it ended")
-		check.Equal(t, len(must.Get(b.Holds(ctx, "pull", 7, time.Minute))(t)), 0, "renewed holds")
+		check.Equal(t, len(must.Get(b.RenewHolds(ctx, "pull", 7, time.Minute))(t)), 0, "renewed holds")
 	})
 }
 

@@ -115,7 +115,7 @@ func (p *pass) renewHolds(ctx context.Context) {
 	if count == 0 {
 		return
 	}
-	list, err := p.budget.Holds(ctx, p.job.Name, p.held.claim.Fence, p.runner.docs.hold())
+	list, err := p.budget.RenewHolds(ctx, p.job.Name, p.held.claim.Fence, p.runner.docs.hold())
 	h := &p.holding
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -220,7 +220,8 @@ func (j *Job) checkHold(node config.Node, each []needs.Amount, runs int, upstrea
 		node.Fail("job %s needs units for %d operations: at most %d can be held", j.Name, len(each), driver.MaxNeeds)
 		return
 	}
-	item := driver.Item{Span: j.span(len(j.Regions), false).Microseconds(), Floor: j.Floor, Labels: driver.Labels{Job: j.Name}}
+	span := j.span(len(j.Regions), false)
+	item := driver.Item{Span: span.Microseconds(), Floor: j.Floor, Labels: driver.Labels{Job: j.Name}}
 	var all []needs.Amount
 	for range runs {
 		all = append(all, each...)
@@ -228,7 +229,6 @@ func (j *Job) checkHold(node config.Node, each []needs.Amount, runs int, upstrea
 	for _, a := range needs.Together(all) {
 		item.Needs = append(item.Needs, driver.Need{Operation: a.Operation, Units: min(a.Units, limit.MaxUnits), Calls: min(a.Calls, limit.MaxUnits)})
 	}
-	span := j.span(len(j.Regions), false)
 	counted := false
 	for _, l := range j.holdLimits(item, upstream) {
 		switch {
@@ -258,17 +258,6 @@ func (j *Job) holdLimits(item driver.Item, upstream config.Upstream) (list []lim
 		}
 	}
 	return list
-}
-
-// Note says in words what is held; empty for nothing.
-func (h Hold) Note() string {
-	switch h {
-	case HoldPass:
-		return ", held before it starts"
-	case HoldRun:
-		return ", held run by run"
-	}
-	return ""
 }
 
 // what is what a job with this value holds the needs of, in words.

@@ -119,10 +119,9 @@ func (p *pass) room(region string, over context.Context) *ending {
 	if p.job.Hold == HoldNone {
 		return p.waitForUnits(region, over, func() error { return p.job.look(p.hard, p.budget) })
 	}
-	end := p.waitForUnits(region, over, func() error { // what the hold does not count in
+	return p.waitForUnits(region, over, func() error { // in what the hold does not count in
 		return p.budget.RoomBeside(p.hard, p.job.Needs, budget.Call{Floor: p.job.Floor, Labels: budget.Labels{Job: p.job.Name}}, p.job.span(p.regions, p.once))
 	})
-	return end
 }
 
 // waitForUnits repeats ask while it is refused, at most for the job's MaxWait. The region is

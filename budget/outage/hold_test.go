@@ -61,7 +61,7 @@ func TestHoldLost(t *testing.T) {
 	must.Do(t, w.hold(b, 7, 500))
 	must.Get(w.chargePass(b, 7, ""))(t)
 	must.Get(driver.Apply(t.Context(), w.store.Store, driver.Reset{Budget: w.spec.Name}))(t)
-	check.Equal(t, len(must.Get(b.Holds(t.Context(), "trending", 7, time.Hour))(t)), 0, "holds after the loss")
+	check.Equal(t, len(must.Get(b.RenewHolds(t.Context(), "trending", 7, time.Hour))(t)), 0, "holds after the loss")
 	must.Get(w.chargePass(b, 7, ""))(t)
 	must.Equal(t, w.left(), -1, "held")
 }

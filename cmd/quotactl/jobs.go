@@ -104,8 +104,19 @@ func addJob(v answer.Job, t *table.Table, at time.Time) {
 		t.Below("", note)
 	}
 	if v.Expected != nil {
-		t.Below("", "units that a pass needs: "+view.Needs(v.Expected.Pass(nil))+v.Hold.Note())
+		t.Below("", "units that a pass needs: "+view.Needs(v.Expected.Pass(nil))+heldNote(v.Hold))
 	}
+}
+
+// heldNote says which needs a job holds; empty for none.
+func heldNote(h jobs.Hold) string {
+	switch h {
+	case jobs.HoldPass:
+		return ", held before it starts"
+	case jobs.HoldRun:
+		return ", held run by run"
+	}
+	return ""
 }
 
 // onJobs opens the store, or the sandbox's, for one thing to do with the jobs of the

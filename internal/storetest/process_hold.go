@@ -92,7 +92,7 @@ func holdOnce(ctx context.Context, b *budget.Budget, job string, number int64) e
 				return err
 			}
 		case 1:
-			if _, err := b.Holds(ctx, job, number, heldLease); err != nil {
+			if _, err := b.RenewHolds(ctx, job, number, heldLease); err != nil {
 				return err
 			}
 		default:
