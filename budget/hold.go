@@ -99,14 +99,18 @@ func (b *Budget) RenewHolds(ctx context.Context, job string, fence int64, lease 
 	return left.Holds, nil
 }
 
-// EndHold gives back what a pass, or with a region that run, has not drawn.
-func (b *Budget) EndHold(ctx context.Context, job string, fence int64, region string) error {
+// EndHold gives back what a pass, or with a region that run, has not drawn, and returns it.
+func (b *Budget) EndHold(ctx context.Context, job string, fence int64, region string) ([]Need, error) {
 	change := driver.HoldChange{Budget: b.spec.Name, Now: b.now().UnixMicro(), Fence: driver.FenceName(job, fence), Region: region}
-	if _, err := apply(ctx, b, change); err != nil {
-		return fmt.Errorf("give back what is held in %s for job %s: %w", b.spec.Name, job, err)
+	ended, err := apply(ctx, b, change)
+	if err != nil {
+		return nil, fmt.Errorf("give back what is held in %s for job %s: %w", b.spec.Name, job, err)
 	}
 	b.waits.free()
-	return nil
+	if len(ended.Holds) == 0 {
+		return nil, nil
+	}
+	return ended.Holds[0].Left, nil
 }
 
 // Held is what a pass holds of a limit, in what the limit counts.

@@ -74,8 +74,8 @@ func TestHold(t *testing.T) {
 		held := must.Get(b.RenewHolds(ctx, "pull", 7, time.Minute))(t)
 		check.Equal(t, len(held), 1, "renewed holds")
 		time.Sleep(40 * time.Second)
-		must.Do(t, b.EndHold(ctx, "pull", 7, ""))
-		must.Do(t, b.EndHold(ctx, "pull", 7, ""))
+		must.Get(b.EndHold(ctx, "pull", 7, ""))(t)
+		must.Get(b.EndHold(ctx, "pull", 7, ""))(t)
 		check.Equal(t, must.Get(b.Charge(ctx, budget.Call{Operation: "search"}))(t).Remaining, 70, "remaining once it ended")
 		check.Equal(t, len(must.Get(b.RenewHolds(ctx, "pull", 7, time.Minute))(t)), 0, "renewed holds")
 	})
@@ -131,7 +131,7 @@ func TestHoldEndWakesWaiters(t *testing.T) {
 		pass := budget.Call{Labels: budget.Labels{Job: "pull"}, Fence: 7}
 		must.Get(b.Hold(ctx, pass, []budget.Need{{Operation: "search", Units: 100, Calls: 10}}, time.Hour, time.Hour))(t)
 		began := time.Now()
-		time.AfterFunc(time.Second, func() { check.NoError(t, b.EndHold(ctx, "pull", 7, "")) })
+		time.AfterFunc(time.Second, func() { must.Get(b.EndHold(ctx, "pull", 7, ""))(t) })
 		must.Get(b.Wait(ctx, budget.Call{Operation: "search"}))(t)
 		check.Equal(t, time.Since(began).Truncate(100*time.Millisecond), time.Second, "wait, but for the jitter")
 	})
@@ -205,7 +205,7 @@ func TestTooManyHolds(t *testing.T) {
 			must.Do(t, ask(number+1))
 		}
 		check.Is(t, ask(1000), budget.ErrTooManyHolds)
-		must.Do(t, b.EndHold(ctx, "pull", 1, ""))
+		must.Get(b.EndHold(ctx, "pull", 1, ""))(t)
 		check.NoError(t, ask(1000), "one more once another ended")
 	})
 }

@@ -110,16 +110,16 @@ func (b *Budget) room(ctx context.Context, needs Needs, as Call, span time.Durat
 				available -= s.Kept
 			}
 		}
-		used := l.Used
+		held := int64(0)
 		for _, h := range l.Held {
-			used += h.Amount
+			held += h.Amount
 		}
-		if amount == 0 || used <= min(bound, available)-amount {
+		if amount == 0 || l.Used+held <= min(bound, available)-amount {
 			continue
 		}
 		refused := b.refuse(Call{Operation: last}, amount, ErrExhausted, nil)
 		refused.Limit, refused.Remaining = l.Name, l.Remaining
-		refused.Kept = kept
+		refused.Kept, refused.Held = kept, held
 		b.nameFloor(refused, as, l.Limit)
 		if l.NeverFits(amount, floor, false, own, 0) {
 			refused.Err = ErrNeverFits

@@ -25,6 +25,12 @@ type deferred struct {
 	// back, and the instant cannot be trusted.
 	At  int64 `json:"at"`
 	Set int64 `json:"set"`
+	// Held: the instant is when holds of other passes end, which may end earlier. Ended is how
+	// many of the budget had done so when that was found; −1: not known.
+	Held  bool  `json:"held,omitempty"`
+	Ended int64 `json:"ended,omitempty"`
+	// Pauses is after how many parts in a row no instant was known.
+	Pauses int `json:"pauses,omitempty"`
 	// Since is when (µs, the wall clock of a daemon) the pass was deferred: the first tick
 	// after it ends the wait.
 	Since   int64    `json:"since"`
@@ -38,8 +44,10 @@ type deferred struct {
 	wait time.Duration
 }
 
-// due reports whether to look if the units are there.
-func (d *deferred) due(at clocks) bool { return d.At <= at.now || at.now < d.Set }
+// due reports whether to look if the units are there, when so many holds have ended early.
+func (d *deferred) due(at clocks, ended int64) bool {
+	return d.At <= at.now || at.now < d.Set || d.Held && d.Ended != ended
+}
 
 // waits returns where a deferred pass waits; −1: it does not.
 func (s *state) waits(tick int64, part int) int {
@@ -71,7 +79,7 @@ func (p *pass) left(record *Record) *deferred {
 		Tick: claimed.Tick, Part: max(claimed.Part, 1) + 1, Kind: claimed.Kind, Request: claimed.Request,
 		Regions: regions, Record: claimed.recordID(),
 	}
-	d.At, d.wait = p.unitsReturn(d.Part, regions, claimed.amends(*record))
+	p.unitsReturn(d, claimed.amends(*record))
 	return d
 }
 
@@ -88,33 +96,33 @@ func (r *Run) goesOn(j *Job) bool {
 }
 
 // The pauses before a pass is tried again whose command says that it is exhausted although
-// its needs would fit: the first, doubled for each further part, and the longest.
+// its needs would fit: the first, doubled for each further one in a row, and the longest.
 const (
 	firstDeferral = time.Minute
 	mostDeferral  = time.Hour
 )
 
-// unitsReturn is when the pass can go on: an instant of the store's clock (µs), 0 if it is
-// not known, and the least time to wait until then. It is the first refusal's end. Where no
-// refusal names one, as after exit code 75, a look at the job's needs does.
-func (p *pass) unitsReturn(part int, regions []string, soFar Record) (at int64, wait time.Duration) {
+// unitsReturn notes when the pass can go on: at an instant of the store's clock, or after a
+// wait. The instant is the first refusal's end. Where no refusal names one, as after exit
+// code 75, a look at the job's needs does.
+func (p *pass) unitsReturn(d *deferred, soFar Record) {
 	p.mu.Lock()
-	at, wait = p.returns, time.Until(p.asksAgain)
+	d.At, d.Held, d.Ended, d.wait = p.returns, p.besideHolds, -1, max(0, time.Until(p.asksAgain))
 	p.mu.Unlock()
-	wait = max(wait, 0)
-	if at != 0 && p.job.Hold == HoldNone { // else what it held itself is back meanwhile
-		return at, wait
+	if d.At != 0 && p.holds() == HoldNone { // else what it held itself is back meanwhile
+		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.hard), claimTimeout)
 	defer cancel()
+	d.At, d.Held = 0, false
 	var refused *budget.RefusedError
-	if errors.As(p.runner.look(ctx, p.job, regions, soFar, p.budget), &refused) && !refused.RetryAt.IsZero() {
-		return refused.RetryAt.UnixMicro(), wait
+	switch {
+	case errors.As(p.runner.look(ctx, p.job, d.Regions, soFar, p.budget), &refused) && !refused.RetryAt.IsZero():
+		d.At, d.Held = refused.RetryAt.UnixMicro(), refused.Held > 0
+	case d.wait == 0:
+		d.Pauses = p.held.claim.Pauses + 1
+		d.wait = min(firstDeferral<<min(d.Pauses-1, 10), mostDeferral)
 	}
-	if wait == 0 {
-		wait = min(firstDeferral<<min(part-2, 10), mostDeferral)
-	}
-	return 0, wait
 }
 
 // look checks whether what a run of the job needs would fit now.
@@ -128,8 +136,9 @@ func (p *pass) noteRefusal(end *ending) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var refused *budget.RefusedError
-	if errors.As(end.err, &refused) && !refused.RetryAt.IsZero() {
-		if at := refused.RetryAt.UnixMicro(); p.returns == 0 || at < p.returns {
+	if errors.As(end.err, &refused) {
+		p.besideHolds = p.besideHolds || refused.Held > 0
+		if at := refused.RetryAt.UnixMicro(); !refused.RetryAt.IsZero() && (p.returns == 0 || at < p.returns) {
 			p.returns = at
 		}
 	}
@@ -255,7 +264,7 @@ func (j *Job) goOn(s *state, at clocks, me claimant) *claim {
 	regions := slices.DeleteFunc(slices.Clone(d.Regions), func(region string) bool { return !slices.Contains(j.Regions, region) })
 	return s.claim(claim{
 		Tick: d.Tick, Kind: d.Kind, Budget: j.Budget, Request: d.Request,
-		Part: d.Part, Record: d.Record, Before: d.SoFar, Regions: regions,
+		Part: d.Part, Record: d.Record, Before: d.SoFar, Regions: regions, Pauses: d.Pauses,
 	}, at, me)
 }
 
@@ -263,7 +272,7 @@ func (j *Job) goOn(s *state, at clocks, me claimant) *claim {
 func (s *state) putBack(c *claim, at clocks) {
 	s.Deferred = append(s.Deferred, deferred{
 		Tick: c.Tick, Part: c.Part, Kind: c.Kind, Request: c.Request, At: at.now, Set: at.now, Since: at.wall.UnixMicro(),
-		Regions: c.Regions, Record: c.Record, SoFar: c.Before,
+		Regions: c.Regions, Record: c.Record, SoFar: c.Before, Pauses: c.Pauses,
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -33,6 +34,7 @@ on_exhausted = "defer"
 operation = "videos.list"
 url = "https://upstream.test/youtube/v3/videos?regionCode={job}-{region}&tick={tick}"
 output = "data/{job}/{region}/{tick}.ndjson"
+next_page = { param = "pageToken", from = "nextPageToken" }
 `, name, lines, name)
 	}
 	h := &herd{}
@@ -49,6 +51,7 @@ type herd struct {
 
 	mu       sync.Mutex // guards all below
 	takes    func() time.Duration
+	pages    int      // of each run, if not one
 	started  []string // job and region, and when, since midnight
 	running  int
 	together int
@@ -56,7 +59,14 @@ type herd struct {
 
 func (h *herd) answer(out http.ResponseWriter, r *http.Request) {
 	h.mu.Lock()
-	h.started = append(h.started, fmt.Sprintf("%s %s", r.URL.Query().Get("regionCode"), time.Since(midnight)))
+	page, _ := strconv.Atoi(r.URL.Query().Get("pageToken"))
+	body := "{}"
+	if page == 0 {
+		h.started = append(h.started, fmt.Sprintf("%s %s", r.URL.Query().Get("regionCode"), time.Since(midnight)))
+	}
+	if page+1 < h.pages {
+		body = fmt.Sprintf(`{"nextPageToken":"%d"}`, page+1)
+	}
 	h.running++
 	h.together = max(h.together, h.running)
 	wait := time.Duration(0)
@@ -71,7 +81,7 @@ func (h *herd) answer(out http.ResponseWriter, r *http.Request) {
 	}()
 	select {
 	case <-time.After(wait):
-		_, _ = out.Write([]byte("{}"))
+		_, _ = out.Write([]byte(body))
 	case <-r.Context().Done():
 	}
 }

@@ -18,6 +18,9 @@ const (
 	turnPoll = 100 * time.Millisecond
 	// lookPause is the shortest time between two looks for one deferred pass.
 	lookPause = 250 * time.Millisecond
+	// restPoll is how often a daemon asks whether a hold has ended early, while a pass waits
+	// for that.
+	restPoll = 500 * time.Millisecond
 )
 
 // resumeDeferred has the deferred passes of a budget go on when their units return. For
@@ -40,17 +43,44 @@ func (d *daemon) resumeDeferred(of string) {
 	d.resuming[of] = wake
 	d.working.Go(func() {
 		for d.soft.Err() == nil {
-			wait, more := d.resumeNext(of)
-			if !more && d.nothingDeferred(of, wake) {
+			seen := d.resumeNext(of)
+			if !seen.more && d.nothingDeferred(of, wake) {
 				return
 			}
-			select {
-			case <-time.After(wait):
-			case <-wake:
-			case <-d.soft.Done():
-			}
+			d.rest(of, seen, wake)
 		}
 	})
+}
+
+// rest waits until the deferred passes of a budget, as they were seen, are to be looked at
+// again: until the first instant, or until it is woken, or a hold has ended early that one of
+// them waits for.
+func (d *daemon) rest(of string, seen sight, wake <-chan struct{}) {
+	for until := time.Now().Add(seen.wait); d.soft.Err() == nil; {
+		wait := time.Until(until)
+		if seen.held {
+			wait = min(wait, restPoll)
+		}
+		select {
+		case <-time.After(wait):
+		case <-wake:
+			return
+		case <-d.soft.Done():
+			return
+		}
+		if !time.Now().Before(until) {
+			return
+		}
+		ctx, cancel := context.WithTimeout(d.soft, restPoll)
+		found, err := d.runner.docs.state.Job(ctx, turnOf(of))
+		cancel()
+		if err != nil {
+			continue // the wait ends in any case
+		}
+		if facts, err := readDocument[turn](turnOf(of), found); err == nil && facts.Ended != seen.ended {
+			return
+		}
+	}
 }
 
 // nothingDeferred ends what watches a budget, unless it was woken meanwhile.
@@ -71,79 +101,101 @@ type candidate struct {
 	guarantee int64 // of the job's share, the largest over the limits of the budget
 }
 
+// sight is what a daemon saw of the deferred passes of a budget.
+type sight struct {
+	// list are those whose instant has come and that no other pass keeps, in the order in
+	// which they go on.
+	list  []candidate
+	wait  time.Duration // until the next of the others
+	more  bool          // something is deferred
+	held  bool          // one of the others waits for holds to end
+	ended int64         // how many holds of the budget have ended early
+}
+
 // resumeNext has the first of a budget's deferred passes go on whose units are there. It
-// returns how long to wait before it is called again, and false if nothing is deferred.
+// returns what it saw, with how long to wait before it is called again.
 //
 // The passes of one budget come in order, over all daemons: a daemon looks and claims only
-// while it has the turn of the budget, and keeps it until the pass has spent something. So
-// each look sees what is left by those before.
-func (d *daemon) resumeNext(of string) (wait time.Duration, more bool) {
+// while it has the turn of the budget, and keeps it until the pass has spent or holds
+// something. So each look sees what is left by those before.
+func (d *daemon) resumeNext(of string) (seen sight) {
 	ctx, cancel := context.WithTimeout(d.ctx, d.runner.docs.hold())
 	defer cancel()
-	list, wait, more, err := d.candidates(ctx, of)
+	again := func(wait time.Duration) sight {
+		seen.wait, seen.more = wait, true
+		return seen
+	}
+	seen, err := d.see(ctx, of)
 	switch {
 	case err != nil:
 		d.runner.log.Debug("the deferred passes of a budget could not be read; trying again", "budget", of, "error", err)
-		return retryPause, true
-	case len(list) == 0:
-		return wait, more
+		return again(retryPause)
+	case len(seen.list) == 0:
+		return seen
 	}
 	if full, err := d.slotsFull(ctx, of); full || err != nil {
-		return slotPoll, true
+		return again(slotPoll)
 	}
 	me := newHolder()
 	switch mine, err := d.runner.docs.takeTurn(ctx, of, me); {
 	case err != nil:
-		return retryPause, true
+		return again(retryPause)
 	case !mine:
-		return turnPoll, true
+		return again(turnPoll)
 	}
 	defer d.runner.docs.freeTurn(ctx, of, me)
-	if list, wait, more, err = d.candidates(ctx, of); err != nil || len(list) == 0 {
-		return min(wait, retryPause), more || err != nil
+	if seen, err = d.see(ctx, of); err != nil || len(seen.list) == 0 {
+		seen.wait, seen.more = min(seen.wait, retryPause), seen.more || err != nil
+		return seen
 	}
-	return d.resume(ctx, list[0], me), true
+	return again(d.resume(ctx, seen.list[0], seen.ended, me))
 }
 
-// candidates are the deferred passes of a budget whose instant has come and that no other
-// pass keeps, in the order in which they go on. It returns how long to wait until the next
-// of the others, and false if nothing is deferred.
-func (d *daemon) candidates(ctx context.Context, of string) (list []candidate, wait time.Duration, more bool, err error) {
+// see reads the deferred passes of a budget.
+func (d *daemon) see(ctx context.Context, of string) (seen sight, err error) {
 	var jobs []*Job
-	var names []string
+	names := []string{turnOf(of)}
 	for _, j := range d.runner.list() {
 		if j.Budget == of {
 			jobs, names = append(jobs, j), append(names, j.Name)
 		}
 	}
-	wait = sweepEvery
-	if len(names) == 0 {
-		return nil, wait, false, nil
+	seen.wait = sweepEvery
+	if len(jobs) == 0 {
+		return seen, nil
 	}
 	found, err := d.runner.docs.state.Jobs(ctx, names)
 	if err != nil {
-		return nil, wait, true, err
+		return seen, err
 	}
+	facts, err := readDocument[turn](names[0], found[0])
+	if err != nil {
+		return seen, err
+	}
+	seen.ended = facts.Ended
 	for i, j := range jobs {
-		s, err := d.known(j.Name, found[i])
+		found := found[i+1]
+		s, err := d.known(j.Name, found)
 		if err != nil {
 			continue // a visit to the job logs it
 		}
-		at := clocks{wall: d.runner.now(), store: found[i].Wall, now: found[i].Now}
+		at := clocks{wall: d.runner.now(), store: found.Wall, now: found.Now}
 		for _, left := range s.Deferred {
-			more = true
+			seen.more = true
 			switch {
-			case !left.due(at):
-				wait = min(wait, time.Duration(left.At-at.now)*time.Microsecond)
+			case !left.due(at, seen.ended):
+				seen.wait = min(seen.wait, time.Duration(left.At-at.now)*time.Microsecond)
+				seen.held = seen.held || left.Held
 			case j.free(s): // else the end of the pass under way has the daemon look again
-				list = append(list, candidate{j, left, d.runner.guarantee(j)})
+				seen.list = append(seen.list, candidate{j, left, d.runner.guarantee(j)})
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b candidate) int {
+	slices.SortFunc(seen.list, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(b.guarantee, a.guarantee), cmp.Compare(a.left.Tick, b.left.Tick), cmp.Compare(a.job.Name, b.job.Name))
 	})
-	return list, max(wait, 0), more, nil
+	seen.wait = max(seen.wait, 0)
+	return seen, nil
 }
 
 // guarantee is what the job's share is guaranteed, the most over the limits of its budget.
@@ -162,16 +214,21 @@ func (r *Runner) guarantee(j *Job) (most int64) {
 
 // resume looks whether the units of a deferred pass are there. If so, it begins the pass
 // and waits until the pass has spent something; else it puts the pass off. It returns how
-// long to wait before the next pass is looked at.
-func (d *daemon) resume(ctx context.Context, c candidate, holder string) time.Duration {
+// long to wait before the next pass is looked at. So many holds had ended early before.
+func (d *daemon) resume(ctx context.Context, c candidate, ended int64, holder string) time.Duration {
 	log := d.runner.log.With("job", c.job.Name, "budget", c.job.Budget, "tick", formatTick(time.UnixMicro(c.left.Tick)), "part", c.left.Part)
 	err := d.runner.look(ctx, c.job, c.left.Regions, c.left.soFar(), d.runner.budget(c.job.Budget).ForJob(c.job.Name, c.job.says()))
 	var refused *budget.RefusedError
 	switch {
 	case ctx.Err() != nil, errors.Is(err, budget.ErrUnavailable):
 		return retryPause
+	case errors.Is(err, budget.ErrTooManyHolds):
+		if d.runner.docs.putOff(ctx, c, deferred{}) != nil {
+			return retryPause
+		}
+		return lookPause
 	case errors.As(err, &refused) && !refused.RetryAt.IsZero():
-		if err := d.runner.docs.putOff(ctx, c, refused.RetryAt.UnixMicro()); err != nil {
+		if err := d.runner.docs.putOff(ctx, c, deferred{At: refused.RetryAt.UnixMicro(), Held: refused.Held > 0, Ended: ended}); err != nil {
 			log.Debug("a deferred pass could not be put off; trying again", "error", err)
 			return retryPause
 		}
@@ -221,14 +278,16 @@ func (d *daemon) takeDeferred(ctx context.Context, j *Job, me claimant) (done st
 	}
 }
 
-// putOff has a deferred pass wait for a later instant (µs, the store's clock).
-func (d *documents) putOff(ctx context.Context, c candidate, until int64) error {
+// putOff has a deferred pass wait until a later instant.
+func (d *documents) putOff(ctx context.Context, c candidate, until deferred) error {
 	return d.change(ctx, c.job, func(s *state, at clocks) (edit, error) {
 		i := s.waits(c.left.Tick, c.left.Part)
 		if i < 0 {
 			return edit{}, errStays
 		}
-		s.Deferred[i].At, s.Deferred[i].Set = max(until, at.now+lookPause.Microseconds()), at.now
+		wait := &s.Deferred[i]
+		wait.At, wait.Held, wait.Ended = max(until.At, at.now+lookPause.Microseconds()), until.Held, until.Ended
+		wait.Set = at.now
 		return edit{}, nil
 	})
 }
@@ -268,6 +327,8 @@ func (d *daemon) slotsFull(ctx context.Context, of string) (bool, error) {
 type turn struct {
 	Holder string `json:"holder,omitempty"`
 	Until  int64  `json:"until,omitempty"` // µs, the store's clock
+	// Ended is how many holds of the budget have ended early, with something left.
+	Ended int64 `json:"ended,omitempty"`
 }
 
 func turnOf(b string) string { return "@deferred/" + b }
@@ -278,7 +339,7 @@ func (d *documents) takeTurn(ctx context.Context, of, holder string) (mine bool,
 		if mine = t.Holder == "" || t.Holder == holder || at.past(t.Until, turnHold); !mine {
 			return edit{}, errStays
 		}
-		*t = turn{holder, at.now + turnHold.Microseconds()}
+		t.Holder, t.Until = holder, at.now+turnHold.Microseconds()
 		return edit{}, nil
 	})
 	return mine && err == nil, err
@@ -292,11 +353,26 @@ func (d *documents) freeTurn(ctx context.Context, of, holder string) {
 		if t.Holder != holder {
 			return edit{}, errStays
 		}
-		*t = turn{}
+		t.Holder, t.Until = "", 0
 		return edit{}, nil
 	})
 	if err != nil {
 		d.log.Debug("the turn of a budget could not be given up; it ends by itself", "budget", of, "error", err)
+	}
+}
+
+// heldReturns has the daemons look again for those deferred passes of a budget that wait for
+// what other passes hold: a hold has ended early.
+func (r *Runner) heldReturns(ctx context.Context, of string) {
+	if !slices.ContainsFunc(r.list(), func(j *Job) bool { return j.Budget == of && j.OnExhausted == DeferExhausted }) {
+		return
+	}
+	err := changeDocument(ctx, r.docs.state, turnOf(of), r.docs.now, 0, func(t *turn, _ clocks) (edit, error) {
+		t.Ended++
+		return edit{}, nil
+	})
+	if err != nil { // they look at the end of the hold's lease
+		r.log.Debug("deferred passes could not be told that units are back", "budget", of, "error", err)
 	}
 }
 

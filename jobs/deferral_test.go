@@ -249,40 +249,55 @@ func TestWhatIsNotDeferred(t *testing.T) {
 	})
 }
 
-// An instant that is reached is one to look at, and so is any if the clock was set back.
+// An instant that is reached is one to look at, and so is any if the clock was set back, or if
+// a hold ended early that the pass waits for.
 func TestWhenADeferredPassIsDue(t *testing.T) {
-	d := deferred{At: 200, Set: 100}
+	d := deferred{At: 200, Set: 100, Ended: 3}
 	for now, want := range map[int64]bool{99: true, 100: false, 199: false, 200: true, 201: true} {
-		check.Equal(t, d.due(clocks{now: now}), want, "due at", now)
+		check.Equal(t, d.due(clocks{now: now}, 4), want, "due at", now)
+	}
+	d.Held = true
+	for ended, want := range map[int64]bool{3: false, 4: true, 0: true} {
+		check.Equal(t, d.due(clocks{now: 150}, ended), want, "due after so many ends:", ended)
 	}
 }
 
 // Where no refusal names an instant, a look does; where that finds the units, the pauses
-// grow.
+// grow, as long as no instant is known.
 func TestWhenAPassIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{limit: 4, job: deferring})
 		p := &pass{runner: w.runner(), job: w.list[0], budget: w.options.Budgets["youtube/key1"], hard: t.Context()}
-		for part, want := range map[int]time.Duration{2: time.Minute, 3: 2 * time.Minute, 7: 32 * time.Minute, 8: time.Hour, 1000: time.Hour} {
-			if at, wait := p.unitsReturn(part, nil, Record{}); at != 0 || wait != want {
-				t.Errorf("part %d: at %d, after %s; want %s", part, at, wait, want)
+		returns := func() (d deferred) {
+			d.Regions = []string{"US"}
+			p.unitsReturn(&d, Record{})
+			return d
+		}
+		for before, want := range map[int]time.Duration{0: time.Minute, 1: 2 * time.Minute, 5: 32 * time.Minute, 6: time.Hour, 1000: time.Hour} {
+			p.held.claim.Pauses = before
+			if d := returns(); d.At != 0 || d.wait != want || d.Pauses != before+1 {
+				t.Errorf("after %d pauses: %+v; want %s", before, d, want)
 			}
 		}
 		w.spend(4)
-		if at, wait := p.unitsReturn(2, nil, Record{}); at != midnight.Add(24*time.Hour).UnixMicro() || wait != 0 {
-			t.Errorf("at %s, after %s", time.UnixMicro(at), wait)
+		if d := returns(); d.At != midnight.Add(24*time.Hour).UnixMicro() || d.wait != 0 || d.Pauses != 0 {
+			t.Errorf("units are back at midnight: %+v", d)
 		}
 		p.noteRefusal(&ending{outcome: Exhausted, wait: 25 * time.Hour})
 		after(time.Hour)
 		p.noteRefusal(&ending{outcome: Exhausted, wait: 25 * time.Hour})
-		if at, wait := p.unitsReturn(2, nil, Record{}); at != midnight.Add(24*time.Hour).UnixMicro() || wait != 24*time.Hour {
-			t.Errorf("at %s, after %s", time.UnixMicro(at), wait)
+		if d := returns(); d.At != midnight.Add(24*time.Hour).UnixMicro() || d.wait != 24*time.Hour {
+			t.Errorf("the upstream asks to wait: %+v", d)
 		}
 		p.noteRefusal(&ending{outcome: Exhausted, err: &budget.RefusedError{RetryAt: midnight.Add(3 * time.Hour)}})
 		p.noteRefusal(&ending{outcome: Exhausted, err: &budget.RefusedError{RetryAt: midnight.Add(2 * time.Hour)}})
 		p.noteRefusal(&ending{outcome: Exhausted, err: &budget.RefusedError{}})
-		if at, _ := p.unitsReturn(2, nil, Record{}); at != midnight.Add(2*time.Hour).UnixMicro() {
-			t.Errorf("at %s", time.UnixMicro(at))
+		if d := returns(); d.At != midnight.Add(2*time.Hour).UnixMicro() || d.Held {
+			t.Errorf("several refusals: %+v", d)
+		}
+		p.noteRefusal(&ending{outcome: Exhausted, err: &budget.RefusedError{Held: 2}})
+		if d := returns(); !d.Held || d.Ended != -1 {
+			t.Errorf("refused beside what others hold: %+v", d)
 		}
 	})
 }

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -60,6 +61,16 @@ func (h *held) count() (count, changes int) {
 	return len(h.regions), h.changes
 }
 
+// holds is what the pass holds. One that goes on holds at least what each run needs, if that
+// is known: else each of those that go on after a reset would see the units that the others
+// are about to spend.
+func (p *pass) holds() Hold {
+	if p.job.Hold == HoldNone && p.held.claim.Part > 1 {
+		return HoldRun
+	}
+	return p.job.Hold
+}
+
 // hold holds what regions need until endHold: those of the whole pass for an empty region.
 // It waits for units for at most the job's MaxWait. With an ending nothing is held.
 func (p *pass) hold(region string, of []string, over context.Context) *ending {
@@ -68,12 +79,20 @@ func (p *pass) hold(region string, of []string, over context.Context) *ending {
 		return end
 	}
 	as := budget.Call{Fence: p.held.claim.Fence, Labels: budget.Labels{Job: p.job.Name, Region: region}}
+	without := false
 	end = p.waitForUnits(region, over, func() error {
 		_, err := p.budget.Hold(p.hard, as, asked, p.job.span(p.regions, p.once), p.runner.docs.hold())
+		if without = p.job.goesWithout(err); without {
+			return nil
+		}
 		return err
 	})
-	if end != nil {
-		return holdEnding(end)
+	if end != nil && errors.Is(end.err, budget.ErrUnavailable) { // it may have been made
+		p.holding.change(region, true)
+		p.endHold(region)
+	}
+	if end != nil || without {
+		return p.job.holdEnding(end)
 	}
 	p.holding.change(region, true)
 	p.held.claim.spends() // others need not wait for its first charge
@@ -81,21 +100,24 @@ func (p *pass) hold(region string, of []string, over context.Context) *ending {
 }
 
 // holdEnding is the ending of a pass or a run whose needs could not be held.
-func holdEnding(end *ending) *ending {
-	if end.outcome == Exhausted || end.outcome == Failed && end.reason == ReasonNeverFits {
+func (j *Job) holdEnding(end *ending) *ending {
+	if end != nil && j.Hold != HoldNone && (end.outcome == Exhausted || end.outcome == Failed && end.reason == ReasonNeverFits) {
 		end.reason = ReasonHold
 	}
 	return end
 }
 
 // needsOf is what a pass of these regions needs, or what it still needs after the parts of
-// it that were run so far.
+// it that were run so far. What nobody asked to hold is none if it is not known well.
 func (r *Runner) needsOf(ctx context.Context, j *Job, regions []string, soFar Record) ([]budget.Need, *ending) {
 	found, err := j.readNeeds(ctx, r.docs.state)
 	if err != nil {
 		return nil, storeEnding(ctx, fmt.Errorf("read what job %s needs: %w", j.Name, err))
 	}
 	expected := found.after(j, soFar).Pass(regions)
+	if j.Hold == HoldNone && (expected.Source != needs.Configured && expected.Source != needs.Learned || len(expected.Amounts) > driver.MaxNeeds) {
+		return nil, nil
+	}
 	if expected.Source == needs.Unknown {
 		return nil, failed(ReasonHold, fmt.Errorf("job %s holds what it needs, but that is not known: give it needs, or its fetch max_pages", j.Name))
 	}
@@ -135,15 +157,19 @@ func (p *pass) endHold(region string) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.hard), claimTimeout)
 	defer cancel()
-	if err := p.budget.EndHold(ctx, p.job.Name, p.held.claim.Fence, region); err != nil {
+	left, err := p.budget.EndHold(ctx, p.job.Name, p.held.claim.Fence, region)
+	if err != nil {
 		p.log.Warn("what the pass has not spent of what it held comes back only when the hold's lease ends", "region", region, "tick", formatTick(p.tick), "lease", p.runner.docs.hold(), "error", err)
+	}
+	if slices.ContainsFunc(left, func(n budget.Need) bool { return n.Units > 0 || n.Calls > 0 }) {
+		p.runner.heldReturns(ctx, p.job.Budget)
 	}
 }
 
-// span is how long a pass of so many regions may take, or one run with HoldRun.
+// span is how long what a hold is for may take: a pass of so many regions, or a run.
 func (j *Job) span(regions int, once bool) time.Duration {
 	each := j.Timeout + j.Grace
-	if j.Hold == HoldRun {
+	if j.Hold != HoldPass {
 		return each
 	}
 	parallel := regions
@@ -159,24 +185,36 @@ func (j *Job) span(regions int, once bool) time.Duration {
 	return j.Stagger + time.Duration((regions+parallel-1)/parallel)*each
 }
 
-// look checks whether what the regions of a job need would fit now: what their pass would
-// hold after the parts of it that were run so far, or else what a run needs to start.
+// look checks whether what the regions of a job need would fit now: what a run needs to
+// start, and what a pass of them would hold after the parts of it that were run so far.
 func (r *Runner) look(ctx context.Context, j *Job, regions []string, soFar Record, in *budget.Budget) error {
 	regions = slices.DeleteFunc(slices.Clone(regions), func(region string) bool { return !slices.Contains(j.Regions, region) })
 	if j.Hold == HoldNone || len(regions) == 0 {
-		return j.look(ctx, in)
+		if err := j.look(ctx, in); err != nil || len(regions) == 0 {
+			return err
+		}
 	}
-	if j.Hold == HoldRun {
+	if j.Hold != HoldPass {
 		regions = regions[:1]
 	}
 	asked, end := r.needsOf(ctx, j, regions, soFar)
-	if end != nil {
+	switch {
+	case end != nil:
 		return end
-	}
-	if len(asked) == 0 {
+	case len(asked) == 0:
 		return nil
 	}
-	return in.WouldHold(ctx, budget.Call{Labels: budget.Labels{Job: j.Name}}, asked, j.span(len(regions), false), r.docs.hold())
+	err := in.WouldHold(ctx, budget.Call{Labels: budget.Labels{Job: j.Name}}, asked, j.span(len(regions), false), r.docs.hold())
+	if j.goesWithout(err) {
+		return nil
+	}
+	return err
+}
+
+// goesWithout reports whether a run starts although what it needs could not be held, because
+// nobody asked for that, and it can never be, or too much is held already.
+func (j *Job) goesWithout(err error) bool {
+	return j.Hold == HoldNone && (errors.Is(err, budget.ErrNeverFits) || errors.Is(err, budget.ErrTooManyHolds))
 }
 
 // hold reads whether a job holds its needs, which must be known and fit.

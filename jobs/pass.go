@@ -34,6 +34,8 @@ type pass struct {
 	// ends; 0: unknown. asksAgain is the first to which the upstream asks to wait.
 	returns   int64
 	asksAgain time.Time
+	// besideHolds: other passes hold of what refused a run.
+	besideHolds bool
 }
 
 // pass runs a claimed pass, to its record. When soft ends no further page is started;

@@ -32,7 +32,7 @@ func (p *pass) runAll(order []string) []Run {
 	defer exhaust(nil)
 	var started sync.WaitGroup
 	var rest *ending // for the regions that are not started
-	if p.job.Hold != HoldNone {
+	if p.holds() != HoldNone {
 		defer p.beats.on(p.renewHolds)()
 	}
 	if p.job.Hold == HoldPass && len(order) > 0 {
@@ -103,7 +103,7 @@ func (p *pass) admit(place int, region string, began time.Time, running chan str
 	if end := p.room(region, over); end != nil {
 		return end, nil
 	}
-	if free, end = p.takeSlots(region, over); end != nil || p.job.Hold != HoldRun {
+	if free, end = p.takeSlots(region, over); end != nil || p.holds() != HoldRun {
 		return end, free
 	}
 	slots := free

@@ -70,6 +70,8 @@ type claim struct {
 	Record  string          `json:"record,omitempty"`
 	Before  json.RawMessage `json:"before,omitempty"`
 	Regions []string        `json:"regions,omitempty"`
+	// Pauses are those of the deferred pass.
+	Pauses int `json:"pauses,omitempty"`
 	// First are the regions that it begins with.
 	First []string `json:"first,omitempty"`
 

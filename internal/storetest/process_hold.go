@@ -107,7 +107,8 @@ func holdOnce(ctx context.Context, b *budget.Budget, job string, number int64) e
 	if rand.IntN(4) == 0 { // its hold ends with its lease
 		return nil
 	}
-	return b.EndHold(ctx, job, number, "")
+	_, err = b.EndHold(ctx, job, number, "")
+	return err
 }
 
 // Processes that hold are killed with SIGKILL: at no instant are their units counted beside what

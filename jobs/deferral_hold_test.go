@@ -1,0 +1,122 @@
+package jobs
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
+)
+
+// stormy are thirty jobs that need three units each, of thirty that return at 24h.
+func stormy(t *testing.T, lines string) (h *herd, names []string) {
+	t.Helper()
+	for i := range 30 {
+		names = append(names, fmt.Sprintf("job%02d", i))
+	}
+	h = newHerd(t, setup{limit: 30, job: "schedule = \"@yearly\""}, "schedule = \"50 23 * * 6\"\nregions = [\"US\"]\nmax_late = \"100h\"\n"+lines, names...)
+	h.pages = 3
+	h.takes = func() time.Duration { return 10 * time.Second }
+	return h, names
+}
+
+// A pass that goes on holds what its run needs, also where the job holds nothing: those that
+// go on at a reset do not take each other's units, and their order is kept.
+func TestDeferredPassesDoNotStorm(t *testing.T) {
+	for what, lines := range map[string]string{"configured": "needs = { \"videos.list\" = 3 }", "learned": ""} {
+		inBubble(t, what, func(t *testing.T) {
+			h, names := stormy(t, lines)
+			if what == "learned" {
+				h.learn(names, 3)
+			}
+			h.spend(30)
+			after(23*time.Hour + 45*time.Minute)
+			h.begin()
+			h.begin()
+			after(2*time.Hour - 15*time.Minute)
+			begun := h.begun()
+			slices.Sort(begun)
+			var want []string
+			for _, name := range names[:10] {
+				want = append(want, name+"-US 24h0m0s")
+			}
+			check.EqualSlices(t, begun, want, "starts")
+			check.Equal(t, h.used(), 30, "used")
+			check.Equal(t, len(h.heldNow()), 0, "holds")
+			h.stopAll()
+			for _, name := range names[:10] {
+				list := h.recordsOf(name)
+				check.EqualSlices(t, list[len(list)-1:], []string{"23h50m0s succeeded"}, "records of", name)
+			}
+		})
+	}
+}
+
+// learn gives jobs records of five complete runs of so many units, of the days before.
+func (h *herd) learn(names []string, units int64) {
+	h.t.Helper()
+	for _, name := range names {
+		swap := driver.JobSwap{Job: name, Text: []byte("{}"), Most: maxHistory}
+		for day := range 5 {
+			at := midnight.AddDate(0, 0, -day-1)
+			record := Record{Tick: Instant{at}, Kind: Scheduled, Outcome: Succeeded, Runs: []Run{took("US", Succeeded, units)}}
+			swap.Records = append(swap.Records, driver.JobRecord{At: at.UnixMicro(), ID: at.String(), Text: record.json()})
+		}
+		must.Equal(h.t, must.Get(h.store.SwapJob(h.t.Context(), swap))(h.t), true, "the records are kept")
+	}
+}
+
+// What a pass held and did not spend lets another, deferred pass go on within a second, on
+// another daemon too.
+func TestADeferredPassGoesOnWhenAHoldEndsEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHerd(t, setup{limit: 30, job: "schedule = \"@yearly\""}, "schedule = \"@daily\"\nregions = [\"US\"]\nneeds = { \"videos.list\" = 20 }\ntimeout = \"3h\"", "long", "late")
+		h.list[1].Schedule, h.list[2].Schedule = parsed(t, "0 6 * * 6", "UTC"), parsed(t, "5 6 * * 6", "UTC")
+		h.list[1].Hold = HoldPass
+		h.takes = func() time.Duration { return 100 * time.Minute }
+		h.begin()
+		after(6*time.Hour + time.Minute)
+		h.begin()
+		after(time.Hour)
+		check.EqualSlices(t, h.begun(), []string{"long-US 6h0m0s"}, "starts")
+		check.EqualSlices(t, h.recordsOf("late"), []string{"6h5m0s exhausted deferred"}, "history")
+		after(2 * time.Hour)
+		begun := h.begun()
+		if len(begun) != 1 || begun[0] < "late-US 7h40m0s" || begun[0] > "late-US 7h40m1s" {
+			t.Errorf("starts %v, want late a second after 7h40m at most", begun)
+		}
+		after(time.Hour)
+		check.EqualSlices(t, h.recordsOf("late"), []string{"6h5m0s succeeded"}, "history")
+		h.stopAll()
+	})
+}
+
+// A pass whose job holds nothing is not kept by what cannot be held when it goes on: needs
+// that never fit, and more holds than a ledger keeps.
+func TestADeferredPassGoesOnWithoutAHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var names []string
+		for i := range driver.MaxHolds + 6 {
+			names = append(names, fmt.Sprintf("job%02d", i))
+		}
+		h := newHerd(t, setup{limit: 100, job: "schedule = \"@yearly\""}, "schedule = \"50 23 * * 6\"\nregions = [\"US\"]\n", names...)
+		h.learn(names[:1], 101)
+		h.learn(names[1:], 1)
+		h.spend(100)
+		h.takes = func() time.Duration { return 10 * time.Second }
+		after(23*time.Hour + 45*time.Minute)
+		h.begin()
+		after(15*time.Minute + time.Second)
+		check.Equal(t, len(h.begun()), len(names), "starts in the second after the units are back")
+		after(time.Minute)
+		h.stopAll()
+		for _, name := range names {
+			list := h.recordsOf(name)
+			check.Equal(t, list[len(list)-1], "23h50m0s succeeded", "record of", name)
+		}
+	})
+}
