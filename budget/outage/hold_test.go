@@ -49,7 +49,7 @@ func TestHoldAcrossAnOutage(t *testing.T) {
 	w.store.gone.Store(false)
 	w.back(b)
 	check.Equal(t, w.left(), 939, "held once the pass's charge is recorded")
-	must.Do(t, b.EndHold(context.Background(), "trending", 7, ""))
+	must.Get(b.EndHold(context.Background(), "trending", 7, ""))(t)
 	must.Get(w.charge(b, "search", ""))(t)
 }
 
