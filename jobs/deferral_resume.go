@@ -380,13 +380,19 @@ func (r *Runner) heldReturns(ctx context.Context, of string) {
 func (d *daemon) dropRemoved(j *Job) {
 	ctx, cancel := context.WithTimeout(d.ctx, d.runner.docs.hold())
 	defer cancel()
+	var dropped []deferred
 	err := d.runner.docs.change(ctx, j, func(s *state, _ clocks) (edit, error) {
-		if len(s.Deferred) == 0 {
+		if dropped = s.Deferred; len(dropped) == 0 {
 			return edit{}, errStays
 		}
 		return s.dropAll(ReasonRemoved, "the configuration no longer has the job"), nil
 	})
-	if err != nil && d.ctx.Err() == nil {
+	switch {
+	case err == nil:
+		for _, left := range dropped {
+			d.report(j, []Record{left.soFar().dropped(ReasonRemoved, "")})
+		}
+	case d.ctx.Err() == nil:
 		d.runner.log.Warn("the deferred passes of a job that was removed could not be dropped", "job", j.Name, "error", err)
 	}
 }

@@ -143,6 +143,9 @@ func TestADeferredPassIsDropped(t *testing.T) {
 			check.EqualSlices(t, outcomes(Pass{Record: record})[1:], []string{"GB exhausted " + record.Reason, "DE skipped " + record.Reason}, "runs")
 			check.Contains(t, record.Runs[2].Error, test.why, "why")
 			check.Equal(t, record.Parts, 0, "parts")
+			if name != "paused" && name != "taken back" { // which other processes do
+				w.logged("level=WARN", "a deferred pass does not go on", "reason="+record.Reason)
+			}
 			left := 0
 			if name == "next tick" { // which leaves them too
 				left = 1

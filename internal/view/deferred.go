@@ -20,7 +20,11 @@ func Deferred(v answer.Job, at time.Time) []string {
 		if wait := d.At.Sub(at); wait > 0 {
 			in = "in " + Roughly(wait)
 		}
-		list = append(list, fmt.Sprintf("deferred: %s until %s (%s), part %d of the pass of %s", left, Time(d.At.Time), in, d.Part, Time(d.Tick.Time)))
+		note := fmt.Sprintf("deferred: %s until %s (%s), part %d of the pass of %s", left, Time(d.At.Time), in, d.Part, Time(d.Tick.Time))
+		if next := v.NextTick; !next.IsZero() && !next.After(d.At.Time) {
+			note += fmt.Sprintf("; the job's next tick, at %s, comes before that, and begins with what is left", Time(next))
+		}
+		list = append(list, note)
 	}
 	return list
 }
