@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -113,7 +114,7 @@ func (a *app) takeBack(ctx context.Context, store jobs.State, job *jobs.Job, asJ
 	for _, r := range taken {
 		t.Below("", requestText(r))
 	}
-	views[0].Deferred = dropped
+	views[0].Deferred, views[0].NextTick = dropped, time.Time{} // what waited, not for how long
 	for _, note := range view.Deferred(views[0], a.now()) {
 		t.Below("", "was "+note)
 	}
