@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -12,13 +13,13 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// stormy are thirty jobs that need three units each, of thirty that return at 24h.
+// stormy are thirty jobs that need three units each, of 32 that return at 24h.
 func stormy(t *testing.T, lines string) (h *herd, names []string) {
 	t.Helper()
 	for i := range 30 {
 		names = append(names, fmt.Sprintf("job%02d", i))
 	}
-	h = newHerd(t, setup{limit: 30, job: "schedule = \"@yearly\""}, "schedule = \"50 23 * * 6\"\nregions = [\"US\"]\nmax_late = \"100h\"\n"+lines, names...)
+	h = newHerd(t, setup{limit: 32, job: "schedule = \"@yearly\""}, "schedule = \"50 23 * * 6\"\nregions = [\"US\"]\nmax_late = \"100h\"\n"+lines, names...)
 	h.pages = 3
 	h.takes = func() time.Duration { return 10 * time.Second }
 	return h, names
@@ -33,7 +34,7 @@ func TestDeferredPassesDoNotStorm(t *testing.T) {
 			if what == "learned" {
 				h.learn(names, 3)
 			}
-			h.spend(30)
+			h.spend(32)
 			after(23*time.Hour + 45*time.Minute)
 			h.begin()
 			h.begin()
@@ -47,6 +48,11 @@ func TestDeferredPassesDoNotStorm(t *testing.T) {
 			check.EqualSlices(t, begun, want, "starts")
 			check.Equal(t, h.used(), 30, "used")
 			check.Equal(t, len(h.heldNow()), 0, "holds")
+			for _, j := range h.list[11:] { // of trending and ten jobs no pass waits
+				for _, d := range must.Get(Look(t.Context(), h.store, []*Job{j}))(t)[0].Deferred {
+					check.Equal(t, d.Part, 2, "part of", j.Name)
+				}
+			}
 			h.stopAll()
 			for _, name := range names[:10] {
 				list := h.recordsOf(name)
@@ -119,4 +125,30 @@ func TestADeferredPassGoesOnWithoutAHold(t *testing.T) {
 			check.Equal(t, list[len(list)-1], "23h50m0s succeeded", "record of", name)
 		}
 	})
+}
+
+// unheardHolds is a store whose answers to holds are lost.
+type unheardHolds struct{ driver.Store }
+
+func (s unheardHolds) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, error) {
+	d, err := s.Store.Decide(ctx, b)
+	if slices.ContainsFunc(b.Items, func(i driver.Item) bool { return i.IsHold() && !i.DryRun }) {
+		return driver.Decisions{}, errFails
+	}
+	return d, err
+}
+
+// What may have been held when the store did not answer is given back at once, not when the
+// hold's lease ends.
+func TestAHoldWhoseAnswerIsLost(t *testing.T) {
+	for _, hold := range []string{"true", `"run"`} {
+		inBubble(t, hold, func(t *testing.T) {
+			w := newWorld(t, setup{job: holding + "hold = " + hold})
+			w.spendOn(unheardHolds{w.store})
+			p := w.once()
+			check.Equal(t, p.Record.Outcome, Failed, "outcome")
+			check.Equal(t, len(w.heldNow()), 0, "holds after the pass")
+			check.Equal(t, w.used(), 0, "used")
+		})
+	}
 }
