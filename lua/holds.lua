@@ -183,16 +183,16 @@ do -- a block, because Lua limits the local names of a scope
     return open and fmt('|d%s:%d:%s:%d', int(draw.hold.no), draw.place, int(draw.units), draw.calls) or ''
   end
 
-  -- giveBack gives back what an entry drew, up to the units that its end returns, and the call
-  -- of one that is released. It takes the entry's mark away.
-  function holds.giveBack(e, returned, released)
-    local labels, no, place, units, calls, rest = string.match(e.labels, '^([^|]*|[^|]*|[^|]*)|d(%d+):(%d+):(%d+):(%d+)(.*)$')
+  -- giveBack gives back what an entry drew above the units that it ends at, and the call of one
+  -- that is released. It takes the entry's mark away.
+  function holds.giveBack(e, endUnits, released)
+    local labels, no, place, drew, calls, rest = string.match(e.labels, '^([^|]*|[^|]*|[^|]*)|d(%d+):(%d+):(%d+):(%d+)(.*)$')
     if not no then return end
     e.labels = labels .. rest
     for i = 1, #list do
       if list[i].no == tonumber(no) and list[i].till > M.last then
         local need = list[i].needs[tonumber(place)]
-        need.units = need.units + math.min(tonumber(units), math.max(0, returned))
+        need.units = need.units + math.max(0, tonumber(drew) - endUnits)
         if released then need.calls = need.calls + tonumber(calls) end
         changed()
       end

@@ -131,8 +131,8 @@ func ForgetDrawn(holds []*Hold, id string) {
 	}
 }
 
-// GiveBack gives back what a reservation drew, up to what its end returns: units for a
-// settlement down, units and the call for a release. What it drew is then forgotten.
+// GiveBack gives back what a reservation drew above the units that it ends at, and the call
+// of one that is released, which ends at 0 units. What it drew is then forgotten.
 func (h *Hold) GiveBack(id string, units int64, released bool) {
 	draw, drew := h.Drawn[id]
 	if !drew {
@@ -140,7 +140,7 @@ func (h *Hold) GiveBack(id string, units int64, released bool) {
 	}
 	delete(h.Drawn, id)
 	at := h.place(draw.Operation)
-	h.Left[at].Units += min(draw.Units, max(0, units))
+	h.Left[at].Units += draw.Units - min(draw.Units, units)
 	if released {
 		h.Left[at].Calls += draw.Calls
 	}

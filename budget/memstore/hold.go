@@ -192,14 +192,15 @@ func (c claims) charge() {
 	}
 }
 
-// giveBack returns to the hold what the end of a reservation leaves of its draw.
+// giveBack cuts the draw of a reservation to the units that it ends at. One that is released
+// has made no call.
 func (l *ledger) giveBack(id string, units int64, released bool) {
 	for _, h := range l.holds {
 		for _, d := range h.draws {
 			if d.id != id {
 				continue
 			}
-			d.units -= min(d.units, max(0, units))
+			d.units = min(d.units, units)
 			if released {
 				d.calls = 0
 			}

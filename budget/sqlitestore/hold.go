@@ -88,7 +88,8 @@ func (h *holds) draw(item driver.Item, now int64) {
 	}
 }
 
-// giveBack gives back what a reservation drew and now returns.
+// giveBack gives back what a reservation drew above the units that it ends at, and the call
+// of one that is released.
 func (h *holds) giveBack(id string, units int64, released bool) {
 	for _, one := range h.list {
 		if _, drew := one.Drawn[id]; drew {

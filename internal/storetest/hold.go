@@ -205,7 +205,8 @@ func testHoldSkips(t *testing.T, w *world) {
 	w.kept(item("c", "read", 1), noon+24*hour, 20)
 }
 
-// A reservation's release or settlement down gives back to a hold that lives.
+// A reservation's release gives back all it drew to a hold that lives; a settlement gives back
+// what it drew above the settled units.
 func testHoldGivesBack(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("day", 100, 24*time.Hour)}
 	w.granted(hold(daily, need("read", 30, 3)))
@@ -217,16 +218,34 @@ func testHoldGivesBack(t *testing.T, w *world) {
 	w.finish(driver.Finish{ID: "released", Release: true}, driver.Released, false)
 	w.wantLeft([]driver.Need{need("read", 20, 1)})
 	w.finish(driver.Finish{ID: "released", Release: true}, driver.Released, true)
-	w.finish(driver.Finish{ID: "settled", Units: 18}, driver.Settled, false)
+	w.finish(driver.Finish{ID: "settled", Units: 3}, driver.Settled, false)
 	w.wantLeft([]driver.Need{need("read", 27, 1)})
+	w.finish(driver.Finish{ID: "settled", Units: 3}, driver.Settled, true)
 	w.finish(driver.Finish{ID: "up", Units: 5}, driver.Settled, false)
 	w.wantLeft([]driver.Need{need("read", 27, 1)})
-	check.Equal(t, w.used(0), 23, "used")
+	check.Equal(t, w.used(0), 8, "used")
 	w.granted(of(daily, lease(item("late", "read", 20), time.Minute)))
 	w.changeHold(driver.HoldChange{Fence: daily}, 1)
 	w.finish(driver.Finish{ID: "late", Release: true}, driver.Released, false)
 	w.wantLeft()
-	w.granted(item("rest", "read", 77))
+	w.granted(item("rest", "read", 92))
+}
+
+// A settled reservation has drawn at most what it is settled as, and gives back only what it drew above that: units that
+// were charged beside the hold are the first to return.
+func testHoldSettledBelow(t *testing.T, w *world) {
+	w.limits = []limit.Limit{rolling("day", 100, 24*time.Hour)}
+	for _, c := range []struct{ held, reserved, settled, left int64 }{
+		{3, 10, 5, 0}, {3, 10, 3, 0}, {3, 10, 2, 1}, {3, 10, 0, 3}, {3, 10, 12, 0},
+		{20, 10, 10, 10}, {20, 10, 4, 16}, {10, 10, 11, 0}, {0, 10, 4, 0},
+	} {
+		w.budget = fmt.Sprintf("up/%d-%d-%d", c.held, c.reserved, c.settled)
+		w.granted(hold(daily, need("read", c.held, 2)))
+		w.granted(of(daily, lease(item("a", "read", c.reserved), time.Minute)))
+		w.finish(driver.Finish{ID: "a", Units: c.settled}, driver.Settled, false)
+		w.wantLeft([]driver.Need{need("read", c.left, 1)})
+		check.Equal(t, w.granted(item("b", "read", 0)).Remaining, 100-c.settled-c.left, w.budget, "remaining")
+	}
 }
 
 // A hold asked for again is the same; one of a run is drawn before that of the pass; dry runs

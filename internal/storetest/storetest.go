@@ -127,6 +127,7 @@ func Run(t *testing.T, open Open) {
 		{"HoldCounts", testHoldCounts},
 		{"HoldSkips", testHoldSkips},
 		{"HoldGivesBack", testHoldGivesBack},
+		{"HoldSettledBelow", testHoldSettledBelow},
 		{"HoldAgain", testHoldAgain},
 		{"HoldWaits", testHoldWaits},
 		{"HoldsOnTime", testHoldsOnTime},
