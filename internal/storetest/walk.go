@@ -27,7 +27,7 @@ func Walk(t *testing.T, open Open, steps int) {
 	walk(t, open, seed, steps, false, []string{"granted", "refused", "replayed", "conflict", "settled", "released", "clock refused", "clock accepted", "looked", "stepped back", "never fits", "limits changed",
 		"finish expired", "refused by rolling", "refused by coarse", "refused by calendar", "refused by guarded calendar", "refused by bucket", "refused by concurrent",
 		"recorded", "finished earlier", "lost", "nothing lost", "recovered", "reset", "recovering", "rolled back", "moved", "locked", "lock stood", "unlocked", "observed", "fenced",
-		"history", "kept", "fits by a lapse", "held", "hold refused", "hold replayed", "hold renewed", "hold ended", "drawn", "given back", "waited beside a hold",
+		"history", "kept", "fits by a lapse", "held", "hold refused", "hold replayed", "hold renewed", "hold ended", "drawn", "given back", "overdrawn", "waited beside a hold",
 		"drift of rolling", "drift of coarse", "drift of calendar", "drift of guarded calendar", "drift of bucket"})
 }
 
@@ -114,14 +114,16 @@ func (w *walker) episode(steps int) {
 		switch n := w.rng.IntN(100); {
 		case n < 12 && w.calm: // otherwise too few calls come upon a lock
 			w.locks(limits)
-		case n < 72:
+		case n < 71:
 			w.decide(limits)
-		case n < 90:
+		case n < 89:
 			w.finish()
-		case n < 91:
+		case n < 90:
 			w.look(limits)
-		case n < 93:
+		case n < 92:
 			w.holds()
+		case n < 93:
+			w.overdraw(limits)
 		case n < 95:
 			w.locks(limits)
 		case n < 97:
@@ -186,156 +188,6 @@ func (w *walker) caller() int64 {
 		return w.now + w.rng.Int64N(60*hour)
 	}
 	return w.now
-}
-
-var walkJobs = []string{"job", "job", "nightly", "feeds.us", "feeds.eu", "backfill.1", "backfill"}
-
-func (w *walker) decide(limits []limit.Limit) {
-	told := w.told()
-	batch := driver.Batch{Budget: w.budget, Now: w.caller(), Limits: limits, Mark: told.model, Observe: w.rng.IntN(8) == 0}
-	batch.Host, batch.Hosts, batch.WithinPart = w.host(), w.rng.Int64N(4), w.rng.IntN(4) == 0
-	batch.Table = driver.ShareTable{Host: batch.Host, Digest: []string{"none", "0f", "1e"}[w.rng.IntN(3)]}
-	n := 1
-	if w.rng.IntN(3) == 0 {
-		n += w.rng.IntN(8)
-	}
-	if w.calm && w.rng.IntN(20) > 0 { // a process has a host, and one table
-		batch.Host, batch.Table = "0a", driver.ShareTable{}
-	}
-	for range n {
-		if w.rng.IntN(20) == 0 && (!w.calm || w.rng.IntN(40) == 0) {
-			batch.Items = append(batch.Items, w.holdItem(limits))
-			continue
-		}
-		batch.Items = append(batch.Items, w.item(limits))
-	}
-	w.step += n
-	held := w.heldNow()
-	want, wantErr := w.model.Decide(context.Background(), batch)
-	batch.Mark = told.store
-	got, gotErr := w.store.Decide(context.Background(), batch)
-	w.same("decide", batch, got, gotErr, want, wantErr)
-	w.tell(want.Mark, got.Mark)
-	w.countDraw(batch.Items, want.Items, held)
-	for i, d := range want.Items {
-		w.countHold(batch.Items[i], d)
-		if d.Result == driver.Granted && !batch.Items[i].IsHold() {
-			w.kept.granted(batch.Items[i], d, want.Seen)
-		}
-		if d.Result == driver.Granted && !batch.Items[i].DryRun && !batch.Items[i].IsHold() {
-			one := driver.Mark{ID: batch.Items[i].ID, At: d.At}
-			w.seen = append(w.seen, marks{one, one})
-		}
-		if d.Observed != "" {
-			w.counts["observed"]++
-		}
-		switch {
-		case d.Recovering:
-			w.counts["recovering"]++
-		case d.Locked:
-			w.counts["locked"]++
-		case d.Result == driver.Granted && batch.Items[i].Recorded:
-			w.counts["recorded"]++
-		case d.Replayed:
-			w.counts["replayed"]++
-		case d.Result == driver.Refused:
-			w.counts["refused"]++
-			w.counts["refused by "+kindOf(limits[d.Limit].Window)]++
-			w.countKept(limits[d.Limit], batch.Items[i], d, want.Seen)
-		default:
-			w.counts[map[driver.Result]string{driver.Granted: "granted", driver.NeverFits: "never fits", driver.Conflict: "conflict", driver.Fenced: "fenced"}[d.Result]]++
-		}
-	}
-}
-
-// item is a new call, or one seen before, the same or changed.
-func (w *walker) item(limits []limit.Limit) driver.Item {
-	if len(w.ids) > 0 && w.rng.IntN(8) == 0 && (!w.calm || w.rng.IntN(4) == 0) {
-		again := w.ids[w.rng.IntN(len(w.ids))]
-		if w.rng.IntN(3) == 0 {
-			again.Units++
-		}
-		return again
-	}
-	i := driver.Item{
-		ID:        fmt.Sprintf("id-%d-%d", w.step, len(w.ids)),
-		Operation: walkOperations[w.rng.IntN(len(walkOperations))],
-		Units:     1 + w.rng.Int64N(limits[0].Limit),
-	}
-	if w.calm {
-		i.Units = 1 + i.Units%7
-	}
-	switch w.rng.IntN(10) {
-	case 0:
-		i.Units = 0
-	case 1, 2, 3, 4:
-		i.Units = 1
-	case 5:
-		i.Units += w.rng.Int64N(10)
-	}
-	if w.rng.IntN(5) == 0 {
-		i.Floor = w.rng.Int64N(10)
-	}
-	i.UseHeadroom = w.rng.IntN(6) == 0
-	if w.rng.IntN(4) == 0 || w.heldNow() > 0 && w.rng.IntN(3) == 0 {
-		i.Lease = []int64{1, 50, second, minute, hour, 24 * hour}[w.rng.IntN(6)]
-	}
-	if w.rng.IntN(3) > 0 {
-		i.Labels = driver.Labels{Job: walkJobs[w.rng.IntN(len(walkJobs))], Region: "US", Run: fmt.Sprint("run-", w.step%7)}
-		if w.rng.IntN(3) > 0 {
-			i.Fence = w.fence()
-			i.Labels.Job = passJob(i.Fence)
-		}
-	}
-	if i.DryRun = w.rng.IntN(12) == 0 && (!w.calm || w.rng.IntN(6) == 0); i.DryRun {
-		w.counts["dry run"]++
-		return i
-	}
-	if w.rng.IntN(12) == 0 && (!w.calm || w.rng.IntN(6) == 0) {
-		i.Recorded, i.Age = true, w.age()
-	}
-	w.ids = append(w.ids, i)
-	return i
-}
-
-func (w *walker) finish() {
-	w.step++
-	f := driver.Finish{Budget: w.budget, Now: w.caller(), ID: "unknown", Release: w.rng.IntN(2) == 0, Units: w.rng.Int64N(40)}
-	var open []string
-	held := w.heldNow()
-	for _, i := range w.ids {
-		if i.Lease > 0 {
-			open = append(open, i.ID)
-		}
-	}
-	switch {
-	case w.drew != "":
-		f.ID, w.drew = w.drew, ""
-	case len(open) > 0 && w.rng.IntN(8) > 0:
-		f.ID = open[max(0, len(open)-1-w.rng.IntN(6))] // a recent one: most of the others are forgotten
-	case len(w.ids) > 0:
-		f.ID = w.ids[w.rng.IntN(len(w.ids))].ID
-	}
-	if w.rng.IntN(4) == 0 {
-		f.Units = w.rng.Int64N(3) // so that some settle twice with the same value
-	}
-	if w.rng.IntN(5) == 0 {
-		f.Age = w.age()
-		w.counts["finished earlier"]++
-	}
-	want, wantErr := w.model.Finish(context.Background(), f)
-	got, gotErr := w.store.Finish(context.Background(), f)
-	w.same("finish", f, got, gotErr, want, wantErr)
-	if wantErr != nil {
-		return
-	}
-	w.kept.finished(f, want)
-	if w.heldNow() > held {
-		w.counts["given back"]++
-	}
-	w.counts[map[driver.FinishResult]string{
-		driver.Settled: "settled", driver.Released: "released", driver.FinishConflict: "finish conflict", driver.FinishExpired: "finish expired",
-	}[want.Result]]++
 }
 
 // look compares what both have used, after an empty decision has advanced both to the

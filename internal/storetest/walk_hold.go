@@ -52,6 +52,33 @@ func (w *walker) holds() {
 	}
 }
 
+// overdraw has the pass of a hold reserve more than that has left, and settle it as less than
+// it reserved. Then it compares what is left.
+func (w *walker) overdraw(limits []limit.Limit) {
+	if w.heldNow() == 0 {
+		w.send(driver.Batch{Budget: w.budget, Now: w.caller(), Limits: limits, Items: []driver.Item{w.holdItem(limits)}})
+	}
+	view, err := w.model.Look(w.t.Context(), driver.Look{Budget: w.budget, Now: w.now})
+	if err != nil || len(view.Holds) == 0 {
+		return
+	}
+	h := view.Holds[w.rng.IntN(len(view.Holds))]
+	left := h.Left[w.rng.IntN(len(h.Left))]
+	i := driver.Item{
+		ID: fmt.Sprint("over-", w.step), Operation: left.Operation, Units: left.Units + 1 + w.rng.Int64N(5), Lease: hour,
+		Fence: h.Fence, Labels: driver.Labels{Job: h.Job, Region: h.Region},
+	}
+	w.ids = append(w.ids, i)
+	w.send(driver.Batch{Budget: w.budget, Now: w.caller(), Limits: limits, Items: []driver.Item{i}})
+	drew := w.drew == i.ID && left.Units > 0
+	w.drew = ""
+	f := driver.Finish{Budget: w.budget, Now: w.caller(), ID: i.ID, Units: w.rng.Int64N(i.Units)}
+	if w.end(f) == driver.Settled && drew && f.Units > 0 {
+		w.counts["overdrawn"]++
+	}
+	w.look(limits)
+}
+
 // countHold counts what became of a hold, and of a call that draws from one.
 func (w *walker) countHold(i driver.Item, d driver.Decision) {
 	switch {

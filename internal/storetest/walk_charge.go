@@ -1,0 +1,172 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
+)
+
+var walkJobs = []string{"job", "job", "nightly", "feeds.us", "feeds.eu", "backfill.1", "backfill"}
+
+// decide has both decide random items.
+func (w *walker) decide(limits []limit.Limit) {
+	batch := driver.Batch{Budget: w.budget, Now: w.caller(), Limits: limits, Observe: w.rng.IntN(8) == 0}
+	batch.Host, batch.Hosts, batch.WithinPart = w.host(), w.rng.Int64N(4), w.rng.IntN(4) == 0
+	batch.Table = driver.ShareTable{Host: batch.Host, Digest: []string{"none", "0f", "1e"}[w.rng.IntN(3)]}
+	n := 1
+	if w.rng.IntN(3) == 0 {
+		n += w.rng.IntN(8)
+	}
+	if w.calm && w.rng.IntN(20) > 0 { // a process has a host, and one table
+		batch.Host, batch.Table = "0a", driver.ShareTable{}
+	}
+	for range n {
+		if w.rng.IntN(20) == 0 && (!w.calm || w.rng.IntN(40) == 0) {
+			batch.Items = append(batch.Items, w.holdItem(limits))
+			continue
+		}
+		batch.Items = append(batch.Items, w.item(limits))
+	}
+	w.send(batch)
+}
+
+// send has both decide a batch.
+func (w *walker) send(batch driver.Batch) {
+	w.step += len(batch.Items)
+	told, held, limits := w.told(), w.heldNow(), batch.Limits
+	batch.Mark = told.model
+	want, wantErr := w.model.Decide(context.Background(), batch)
+	batch.Mark = told.store
+	got, gotErr := w.store.Decide(context.Background(), batch)
+	w.same("decide", batch, got, gotErr, want, wantErr)
+	w.tell(want.Mark, got.Mark)
+	w.countDraw(batch.Items, want.Items, held)
+	for i, d := range want.Items {
+		w.countHold(batch.Items[i], d)
+		if d.Result == driver.Granted && !batch.Items[i].IsHold() {
+			w.kept.granted(batch.Items[i], d, want.Seen)
+		}
+		if d.Result == driver.Granted && !batch.Items[i].DryRun && !batch.Items[i].IsHold() {
+			one := driver.Mark{ID: batch.Items[i].ID, At: d.At}
+			w.seen = append(w.seen, marks{one, one})
+		}
+		if d.Observed != "" {
+			w.counts["observed"]++
+		}
+		switch {
+		case d.Recovering:
+			w.counts["recovering"]++
+		case d.Locked:
+			w.counts["locked"]++
+		case d.Result == driver.Granted && batch.Items[i].Recorded:
+			w.counts["recorded"]++
+		case d.Replayed:
+			w.counts["replayed"]++
+		case d.Result == driver.Refused:
+			w.counts["refused"]++
+			w.counts["refused by "+kindOf(limits[d.Limit].Window)]++
+			w.countKept(limits[d.Limit], batch.Items[i], d, want.Seen)
+		default:
+			w.counts[map[driver.Result]string{driver.Granted: "granted", driver.NeverFits: "never fits", driver.Conflict: "conflict", driver.Fenced: "fenced"}[d.Result]]++
+		}
+	}
+}
+
+// item is a new call, or one seen before, the same or changed.
+func (w *walker) item(limits []limit.Limit) driver.Item {
+	if len(w.ids) > 0 && w.rng.IntN(8) == 0 && (!w.calm || w.rng.IntN(4) == 0) {
+		again := w.ids[w.rng.IntN(len(w.ids))]
+		if w.rng.IntN(3) == 0 {
+			again.Units++
+		}
+		return again
+	}
+	i := driver.Item{
+		ID:        fmt.Sprintf("id-%d-%d", w.step, len(w.ids)),
+		Operation: walkOperations[w.rng.IntN(len(walkOperations))],
+		Units:     1 + w.rng.Int64N(limits[0].Limit),
+	}
+	if w.calm {
+		i.Units = 1 + i.Units%7
+	}
+	switch w.rng.IntN(10) {
+	case 0:
+		i.Units = 0
+	case 1, 2, 3, 4:
+		i.Units = 1
+	case 5:
+		i.Units += w.rng.Int64N(10)
+	}
+	if w.rng.IntN(5) == 0 {
+		i.Floor = w.rng.Int64N(10)
+	}
+	i.UseHeadroom = w.rng.IntN(6) == 0
+	if w.rng.IntN(4) == 0 || w.heldNow() > 0 && w.rng.IntN(3) == 0 {
+		i.Lease = []int64{1, 50, second, minute, hour, 24 * hour}[w.rng.IntN(6)]
+	}
+	if w.rng.IntN(3) > 0 {
+		i.Labels = driver.Labels{Job: walkJobs[w.rng.IntN(len(walkJobs))], Region: "US", Run: fmt.Sprint("run-", w.step%7)}
+		if w.rng.IntN(3) > 0 {
+			i.Fence = w.fence()
+			i.Labels.Job = passJob(i.Fence)
+		}
+	}
+	if i.DryRun = w.rng.IntN(12) == 0 && (!w.calm || w.rng.IntN(6) == 0); i.DryRun {
+		w.counts["dry run"]++
+		return i
+	}
+	if w.rng.IntN(12) == 0 && (!w.calm || w.rng.IntN(6) == 0) {
+		i.Recorded, i.Age = true, w.age()
+	}
+	w.ids = append(w.ids, i)
+	return i
+}
+
+// finish settles or releases a random charge on both.
+func (w *walker) finish() {
+	f := driver.Finish{Budget: w.budget, Now: w.caller(), ID: "unknown", Release: w.rng.IntN(2) == 0, Units: w.rng.Int64N(40)}
+	var open []string
+	for _, i := range w.ids {
+		if i.Lease > 0 {
+			open = append(open, i.ID)
+		}
+	}
+	switch {
+	case w.drew != "":
+		f.ID, w.drew = w.drew, ""
+	case len(open) > 0 && w.rng.IntN(8) > 0:
+		f.ID = open[max(0, len(open)-1-w.rng.IntN(6))] // a recent one: most of the others are forgotten
+	case len(w.ids) > 0:
+		f.ID = w.ids[w.rng.IntN(len(w.ids))].ID
+	}
+	if w.rng.IntN(4) == 0 {
+		f.Units = w.rng.Int64N(3) // so that some settle twice with the same value
+	}
+	if w.rng.IntN(5) == 0 {
+		f.Age = w.age()
+		w.counts["finished earlier"]++
+	}
+	w.end(f)
+}
+
+// end settles or releases on both.
+func (w *walker) end(f driver.Finish) (result driver.FinishResult) {
+	w.step++
+	held := w.heldNow()
+	want, wantErr := w.model.Finish(context.Background(), f)
+	got, gotErr := w.store.Finish(context.Background(), f)
+	w.same("finish", f, got, gotErr, want, wantErr)
+	if wantErr != nil {
+		return result
+	}
+	w.kept.finished(f, want)
+	if w.heldNow() > held {
+		w.counts["given back"]++
+	}
+	w.counts[map[driver.FinishResult]string{
+		driver.Settled: "settled", driver.Released: "released", driver.FinishConflict: "finish conflict", driver.FinishExpired: "finish expired",
+	}[want.Result]]++
+	return want.Result
+}
