@@ -40,14 +40,16 @@ func numbered(ops []porcupine.Operation) []porcupine.Operation {
 		if places[in.Budget] == nil {
 			places[in.Budget] = map[string]int{}
 		}
-		if _, known := places[in.Budget][in.ID]; !known {
-			places[in.Budget][in.ID] = len(places[in.Budget])
+		for _, id := range []string{in.ID, in.Hold} {
+			if _, known := places[in.Budget][id]; !known {
+				places[in.Budget][id] = len(places[in.Budget])
+			}
 		}
 	}
 	all := make([]porcupine.Operation, len(ops))
 	for i, o := range ops {
 		in := o.Input.(asked)
-		in.place, in.ids = places[in.Budget][in.ID], len(places[in.Budget])
+		in.place, in.hold, in.ids = places[in.Budget][in.ID], places[in.Budget][in.Hold], len(places[in.Budget])
 		o.Input = in
 		all[i] = o
 	}

@@ -104,6 +104,23 @@ func TestWrongAnswersAreFlagged(t *testing.T) {
 	used := func(units, calls, open int64) step {
 		return step{status, Answer{Known: true, Used: [3]int64{units, calls, open}}}
 	}
+	take := func(units, calls int64, a Answer) step {
+		return step{Op{Kind: Take, Budget: "up/a", ID: "h", Units: units, Calls: calls}, a}
+	}
+	end := func(held Held) step {
+		return step{Op{Kind: End, Budget: "up/a", ID: "h"}, Answer{Known: true, Held: held}}
+	}
+	drawing := func(id string, units int64, lease bool, a Answer) step {
+		op := charge(id, units, lease)
+		op.Hold = "h"
+		return step{op, a}
+	}
+	held := func(units, calls, open int64, held Held) step {
+		return step{status, Answer{Known: true, Used: [3]int64{units, calls, open}, Held: held}}
+	}
+	refused := func(remaining int64) Answer { return Answer{Known: true, Result: driver.Refused, Remaining: remaining} }
+	hold6 := take(6, 2, granted(6, 1, 4))
+	open9 := drawing("a", 9, true, granted(9, 2, 1)) // 6 drawn
 	a6 := step{charge("a", 6, false), granted(6, 1, 4)}
 	open6 := step{charge("a", 6, true), granted(6, 1, 4)}
 	for name, c := range map[string]struct {
@@ -133,6 +150,31 @@ func TestWrongAnswersAreFlagged(t *testing.T) {
 		"settled anew":              {[]step{open6, {settle, finished(driver.Settled, false, 2)}, {settle, finished(driver.Settled, false, 3)}}, false},
 		"two open":                  {[]step{open6, {charge("b", 1, true), granted(1, 2, 3)}}, false},
 		"finish of nothing":         {[]step{{settle, finished(driver.FinishExpired, false, 0)}}, true},
+		"beside a hold":             {[]step{hold6, {charge("b", 5, false), refused(4)}, {charge("b", 4, false), granted(4, 2, 0)}}, true},
+		"held does not count":       {[]step{hold6, {charge("b", 5, false), granted(5, 2, 5)}}, false},
+		"held is remaining":         {[]step{hold6, {charge("b", 4, false), granted(4, 2, 6)}}, false},
+		"held too much":             {[]step{a6, take(5, 2, granted(5, 2, 0))}, false},
+		"hold refused":              {[]step{a6, take(5, 2, refused(4)), used(6, 1, 0)}, true},
+		"hold refused without need": {[]step{a6, take(4, 2, refused(4))}, false},
+		"hold never fits":           {[]step{take(11, 2, Answer{Known: true, Result: driver.NeverFits})}, true},
+		"hold unseen":               {[]step{hold6, used(0, 0, 0)}, false},
+		"drawn":                     {[]step{hold6, drawing("b", 5, false, granted(5, 2, 4)), held(5, 1, 0, Held{1, 1, 1})}, true},
+		"drawn and charged beside":  {[]step{hold6, drawing("b", 5, false, granted(5, 2, 0))}, false},
+		"the rest drawn":            {[]step{hold6, drawing("b", 8, false, granted(8, 2, 2)), held(8, 1, 0, Held{1, 0, 1})}, true},
+		"drawn in full":             {[]step{a6, take(4, 2, granted(4, 2, 0)), drawing("b", 4, false, granted(4, 3, 0))}, true},
+		"drawn beyond it":           {[]step{a6, take(4, 2, granted(4, 2, 0)), drawing("b", 5, false, refused(0))}, true},
+		"draw refused by held":      {[]step{hold6, drawing("b", 6, false, refused(4))}, false},
+		"ended":                     {[]step{hold6, end(Held{1, 6, 2}), {charge("b", 10, false), granted(10, 2, 0)}}, true},
+		"ended and its answer lost": {[]step{hold6, end(Held{}), {charge("b", 10, false), granted(10, 2, 0)}}, true},
+		"ended and kept":            {[]step{hold6, end(Held{}), held(0, 0, 0, Held{1, 6, 2})}, false},
+		"ended with what was drawn": {[]step{hold6, drawing("b", 5, false, granted(5, 2, 4)), end(Held{1, 6, 2})}, false},
+		"ended twice":               {[]step{hold6, end(Held{1, 6, 2}), end(Held{1, 6, 2})}, false},
+		"drawn after its end":       {[]step{hold6, end(Held{1, 6, 2}), drawing("b", 5, false, granted(5, 2, 5)), used(5, 1, 0)}, true},
+		"overdrawn and settled":     {[]step{hold6, open9, {settle, finished(driver.Settled, false, 3)}, held(3, 1, 0, Held{1, 3, 1})}, true},
+		"units beside given back":   {[]step{hold6, open9, {settle, finished(driver.Settled, false, 3)}, held(3, 1, 0, Held{1, 6, 1})}, false},
+		"drawn and released":        {[]step{hold6, open9, {release, finished(driver.Released, false, 3)}, held(0, 0, 0, Held{1, 6, 2})}, true},
+		"released and still drawn":  {[]step{hold6, open9, {release, finished(driver.Released, false, 3)}, held(0, 0, 0, Held{1, 0, 1})}, false},
+		"released after the end":    {[]step{hold6, open9, end(Held{1, 0, 1}), {release, finished(driver.Released, false, 3)}, used(0, 0, 0)}, true},
 	} {
 		h := &History{limits: limits}
 		for i, s := range c.steps {

@@ -15,6 +15,7 @@ import (
 type asked struct {
 	Op
 	place int
+	hold  int // the place of the hold's; without one, of an id that nothing has
 	ids   int // how many ids the budget has
 }
 
@@ -26,15 +27,19 @@ const (
 	open
 	settled
 	released
+	living // a hold
+	ended
 )
 
-// charged is what is known of one id.
+// charged is what is known of one id, of a charge or a hold.
 type charged struct {
 	state  state
 	asked  int64
 	units  int64
 	start  int64
 	finish int64
+	part   part // what an open charge drew, or what a living hold has left
+	hold   int  // the place of the hold that a charge drew from
 }
 
 // ledger is a state of the model: a budget whose windows never end.
@@ -42,6 +47,9 @@ type ledger struct {
 	units, calls, open int64
 	newest             int64 // the newest charge
 	last               int64 // the newest instant of all
+	taken              int64 // the newest hold
+	holds              int64
+	held               part // what the living holds have left
 	ids                []charged
 }
 
@@ -53,7 +61,11 @@ func (l ledger) with(place int, c charged) ledger {
 }
 
 func (l ledger) equal(o ledger) bool {
-	return l.units == o.units && l.calls == o.calls && l.open == o.open && l.newest == o.newest && l.last == o.last && slices.Equal(l.ids, o.ids)
+	return l.sums() == o.sums() && slices.Equal(l.ids, o.ids)
+}
+
+func (l ledger) sums() [9]int64 {
+	return [...]int64{l.units, l.calls, l.open, l.newest, l.last, l.taken, l.holds, l.held.units, l.held.calls}
 }
 
 // model is the sequential specification; limits are those of [Limits].
@@ -72,15 +84,18 @@ func model(limits []limit.Limit) porcupine.Model {
 			case Charge:
 				return l.charge(op, a, most, mostOpen)
 			case Status:
-				return a.Used == [3]int64{l.units, l.calls, l.open}, l
+				return a.Used == [3]int64{l.units, l.calls, l.open} && a.Held == Held{l.holds, l.held.units, l.held.calls}, l
+			case Take:
+				return l.take(op, a, most)
+			case End:
+				return l.end(op, a)
 			default:
 				return l.finishes(op, a)
 			}
 		},
 		Equal: func(a, b any) bool { return a.(ledger).equal(b.(ledger)) },
 		Hash: func(s any) uint64 {
-			l := s.(ledger)
-			return maphash.Comparable(seed, [5]int64{l.units, l.calls, l.open, l.newest, l.last})
+			return maphash.Comparable(seed, s.(ledger).sums())
 		},
 		DescribeOperation: func(input, output any) string {
 			return fmt.Sprintf("%+v: %+v", input.(asked).Op, output.(Answer))
@@ -102,8 +117,9 @@ func (l ledger) charge(op asked, a Answer, most, mostOpen int64) (bool, ledger) 
 	if op.Units > most || op.Lease && mostOpen == 0 {
 		return a.Result == driver.NeverFits, l
 	}
-	if l.units+op.Units > most || op.Lease && l.open >= mostOpen {
-		left := [3]int64{max(0, most-l.units), 0, max(0, mostOpen-l.open)}
+	draw := l.draws(op)
+	if !l.fits(op, draw, most) || op.Lease && l.open >= mostOpen {
+		left := [3]int64{l.remaining(most), 0, max(0, mostOpen-l.open)}
 		return a.Result == driver.Refused && a.Limit >= 0 && a.Limit != 1 && a.Remaining == left[a.Limit], l
 	}
 	if a.Result != driver.Granted || a.Units != op.Units || a.At <= l.newest || a.At < l.last {
@@ -111,11 +127,12 @@ func (l ledger) charge(op asked, a Answer, most, mostOpen int64) (bool, ledger) 
 	}
 	c = charged{state: plain, asked: op.Units, units: op.Units, start: a.At}
 	l.units, l.calls, l.newest, l.last = l.units+op.Units, l.calls+1, a.At, a.At
+	l = l.hands(op.hold, draw)
 	if op.Lease {
-		c.state = open
+		c.state, c.part, c.hold = open, draw, op.hold
 		l.open++
 	}
-	if !a.Replayed && (a.Limit != 0 || a.Remaining != most-l.units) {
+	if !a.Replayed && (a.Limit != 0 || a.Remaining != l.remaining(most)) {
 		return false, l
 	}
 	return true, l.with(op.place, c)
@@ -148,7 +165,12 @@ func (l ledger) finishes(op asked, a Answer) (bool, ledger) {
 	if to == released {
 		l.calls--
 	}
-	c.state, c.units, c.finish = to, units, a.At
+	back := part{units: min(0, units-c.part.units)}
+	if to == released {
+		back.calls = -c.part.calls
+	}
+	l = l.hands(c.hold, back)
+	c.state, c.units, c.finish, c.part, c.hold = to, units, a.At, part{}, 0
 	return true, l.with(op.place, c)
 }
 

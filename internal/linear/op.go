@@ -26,6 +26,8 @@ const (
 	Settle  Kind = "settle"
 	Release Kind = "release"
 	Status  Kind = "status"
+	Take    Kind = "take" // takes a hold of Units and Calls, which has the Op's ID
+	End     Kind = "end"  // ends the hold of the ID
 )
 
 // Op is one request to a budget.
@@ -35,22 +37,39 @@ type Op struct {
 	ID     string
 	Units  int64
 	Lease  bool
+	Calls  int64
+	Hold   string // the ID of the hold that a charge draws from; empty: none
 }
 
 // Answer is a store's answer. The zero Answer means that the outcome is unknown, or that
 // nothing was done: the same Op has to be sent again.
 type Answer struct {
 	Known    bool
-	Result   driver.Result       // of a charge
+	Result   driver.Result       // of a charge or a take
 	Finish   driver.FinishResult // of a settlement or a release
 	Replayed bool
 	Units    int64
 	At       int64
-	// Limit and Remaining are those of a decision on a charge.
+	// Limit and Remaining are those of a decision.
 	Limit     int
 	Remaining int64
 	// Used is what a status shows, limit by limit.
 	Used [3]int64
+	// Held is what a status shows of all holds, or what one had left when it ended.
+	Held Held
+}
+
+// Held is how many holds there are, and what they have left.
+type Held struct{ Holds, Units, Calls int64 }
+
+func heldBy(holds []driver.Hold) (h Held) {
+	for _, one := range holds {
+		h.Holds++
+		for _, n := range one.Left {
+			h.Units, h.Calls = h.Units+n.Units, h.Calls+n.Calls
+		}
+	}
+	return h
 }
 
 // Limits are the limits that all clients of a history use: units and calls over a day,
@@ -75,14 +94,19 @@ func Ask(store driver.Store, limits []limit.Limit, op Op, timeout time.Duration)
 	var a Answer
 	var err error
 	switch op.Kind {
-	case Charge:
-		a, err = charge(ctx, store, limits, op, now)
+	case Charge, Take:
+		a, err = decide(ctx, store, limits, op, now)
+	case End:
+		var ended driver.HoldLeft
+		ended, err = driver.Apply(ctx, store, driver.HoldChange{Budget: op.Budget, Now: now.UnixMicro(), Fence: fence(op.ID)})
+		a.Held = heldBy(ended.Holds)
 	case Status:
 		var view driver.View
 		view, err = store.Look(ctx, driver.Look{Budget: op.Budget, Now: now.UnixMicro(), Limits: limits})
 		for i, l := range view.Limits {
 			a.Used[i] = l.Used
 		}
+		a.Held = heldBy(view.Holds)
 	default:
 		var done driver.Finished
 		done, err = store.Finish(ctx, driver.Finish{
@@ -103,11 +127,20 @@ func Ask(store driver.Store, limits []limit.Limit, op Op, timeout time.Duration)
 	return a, nil
 }
 
-func charge(ctx context.Context, store driver.Store, limits []limit.Limit, op Op, now time.Time) (Answer, error) {
+// fence is that of the pass which has a hold of its own.
+func fence(hold string) string { return driver.FenceName(hold, 1) }
+
+func decide(ctx context.Context, store driver.Store, limits []limit.Limit, op Op, now time.Time) (Answer, error) {
 	deadline, _ := ctx.Deadline()
 	item := driver.Item{ID: op.ID, Operation: "op", Units: op.Units, Deadline: deadline}
-	if op.Lease {
+	if op.Lease || op.Kind == Take {
 		item.Lease = leaseLength.Microseconds()
+	}
+	switch {
+	case op.Kind == Take:
+		item.Fence, item.Needs = fence(op.ID), []driver.Need{{Operation: item.Operation, Units: op.Units, Calls: op.Calls}}
+	case op.Hold != "":
+		item.Fence = fence(op.Hold)
 	}
 	got, err := store.Decide(ctx, driver.Batch{Budget: op.Budget, Now: now.UnixMicro(), Limits: limits, Items: []driver.Item{item}})
 	if err != nil {

@@ -58,7 +58,7 @@ type History struct {
 // its last answer.
 func Run(t testing.TB, p Plan) *History {
 	t.Helper()
-	r := &runner{Plan: p, began: time.Now(), ids: map[string][]Op{}}
+	r := &runner{Plan: p, began: time.Now(), ids: map[string][]Op{}, holds: map[string][]string{}, taken: map[string][]string{}}
 	each := make([][]porcupine.Operation, p.Clients)
 	failed := make([]error, p.Clients)
 	var all sync.WaitGroup
@@ -109,6 +109,10 @@ type runner struct {
 	turn sync.Mutex // of Before
 	mu   sync.Mutex // guards ids
 	ids  map[string][]Op
+	// holds are those that somebody takes, taken those of which it is known that they were asked
+	// for. An End of another hold might come between two attempts to take it, which would
+	// then be taken twice.
+	holds, taken map[string][]string
 }
 
 func (r *runner) before(n int) {
@@ -129,6 +133,7 @@ func (r *runner) do(client int, op Op) (porcupine.Operation, error) {
 			return o, err
 		}
 		if a.Known {
+			r.took(op)
 			o.Output, o.Return = a, int64(time.Since(r.began))
 			return o, nil
 		}
@@ -143,8 +148,18 @@ func (r *runner) do(client int, op Op) (porcupine.Operation, error) {
 	return o, fmt.Errorf("%+v was sent %d times and its outcome is still unknown", op, mostTries)
 }
 
-// op is a random Op. Half of them are new charges; the others look, or refer to charges
-// of any client, some of them still under way.
+// took notes that a hold was taken or refused.
+func (r *runner) took(op Op) {
+	if op.Kind == Take {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.taken[op.Budget] = append(r.taken[op.Budget], op.ID)
+	}
+}
+
+// op is a random Op. More than a third of them are new charges, and half of these draw from a
+// hold, if there is one; the others look, take and end holds, or refer to charges
+// and holds of any client, some of them still under way.
 func (r *runner) op(rng *rand.Rand, n int64) Op {
 	op := Op{Kind: Charge, Budget: r.Budgets[rng.IntN(len(r.Budgets))], ID: fmt.Sprint("id-", n), Units: rng.Int64N(10), Lease: rng.IntN(3) == 0}
 	what := rng.IntN(100)
@@ -158,11 +173,21 @@ func (r *runner) op(rng *rand.Rand, n int64) Op {
 		op.Lease = false
 		return op
 	}
+	taken := r.taken[op.Budget]
+	switch {
+	case what < 28:
+		r.holds[op.Budget] = append(r.holds[op.Budget], op.ID)
+		return Op{Kind: Take, Budget: op.Budget, ID: op.ID, Units: rng.Int64N(30), Calls: rng.Int64N(4)}
+	case what < 33 && len(taken) > 0:
+		return Op{Kind: End, Budget: op.Budget, ID: recent(taken, rng)}
+	case what < 55 && len(r.holds[op.Budget]) > 0:
+		op.Hold = recent(r.holds[op.Budget], rng)
+	}
 	if what < 70 || len(known) == 0 {
 		r.ids[op.Budget] = append(known, op)
 		return op
 	}
-	old := known[max(0, len(known)-1-rng.IntN(12))]
+	old := recent(known, rng)
 	switch {
 	case what < 78: // the same again, or another call with its id
 		if rng.IntN(3) == 0 {
@@ -174,3 +199,6 @@ func (r *runner) op(rng *rand.Rand, n int64) Op {
 	}
 	return Op{Kind: Release, Budget: op.Budget, ID: old.ID}
 }
+
+// recent is one of the last few of a list.
+func recent[E any](list []E, rng *rand.Rand) E { return list[max(0, len(list)-1-rng.IntN(12))] }
