@@ -177,17 +177,22 @@ func (r *runner) op(rng *rand.Rand, n int64) Op {
 	switch {
 	case what < 28:
 		r.holds[op.Budget] = append(r.holds[op.Budget], op.ID)
-		return Op{Kind: Take, Budget: op.Budget, ID: op.ID, Units: rng.Int64N(30), Calls: rng.Int64N(4)}
+		return Op{Kind: Take, Budget: op.Budget, ID: op.ID, Units: rng.Int64N([]int64{6, 30}[rng.IntN(2)]), Calls: rng.Int64N(4)}
 	case what < 33 && len(taken) > 0:
 		return Op{Kind: End, Budget: op.Budget, ID: recent(taken, rng)}
 	case what < 55 && len(r.holds[op.Budget]) > 0:
-		op.Hold = recent(r.holds[op.Budget], rng)
+		op.Hold, op.Lease = recent(r.holds[op.Budget], rng), rng.IntN(2) == 0
 	}
 	if what < 70 || len(known) == 0 {
 		r.ids[op.Budget] = append(known, op)
 		return op
 	}
 	old := recent(known, rng)
+	for range 4 {
+		if what >= 78 && !old.Lease { // rather a reservation: nothing else can be finished
+			old = recent(known, rng)
+		}
+	}
 	switch {
 	case what < 78: // the same again, or another call with its id
 		if rng.IntN(3) == 0 {
