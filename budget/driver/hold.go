@@ -108,7 +108,7 @@ func (h *Hold) Draw(item Item) Need {
 }
 
 // Take takes what a charge draws. It is noted for a reservation that is open, to be given
-// back. Call [ForgetDrawn] first.
+// back. What an earlier reservation drew whose id a new charge has must be forgotten before.
 func (h *Hold) Take(id string, open bool, draw Need) {
 	at := h.place(draw.Operation)
 	if at < 0 {
@@ -121,13 +121,6 @@ func (h *Hold) Take(id string, open bool, draw Need) {
 			h.Drawn = map[string]Need{}
 		}
 		h.Drawn[id] = draw
-	}
-}
-
-// ForgetDrawn forgets what an earlier reservation drew whose id a new charge has.
-func ForgetDrawn(holds []*Hold, id string) {
-	for _, h := range holds {
-		delete(h.Drawn, id)
 	}
 }
 
