@@ -38,6 +38,7 @@ to standard output; GET /_sandbox/usage returns its count.`,
 	spanVar(flags, &cfg.Jitter, "jitter", 0, "add a random time up to `SPAN`")
 	flags.Float64Var(&cfg.FailRate, "fail-rate", 0, "answer this `SHARE` of requests with 503, 0 to 1")
 	flags.Float64Var(&cfg.DropRate, "drop-rate", 0, "leave this `SHARE` of requests without an answer, 0 to 1")
+	flags.BoolVar(&cfg.ReportUsage, "report-usage", false, "say in the headers X-RateLimit-… what the day grants and has used")
 	flags.Uint64Var(&cfg.Seed, "seed", 0, "random `SEED` for failures")
 	return cmd
 }

@@ -246,6 +246,10 @@ func cmdGet(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Check(errors.Join(err, response.Body.Close()))
 			_, err = fmt.Fprintf(ts.Stdout(), "%d %s\n", response.StatusCode, body)
 			ts.Check(err)
+			if used := response.Header.Get("X-RateLimit-Used"); used != "" {
+				_, err = fmt.Fprintf(ts.Stdout(), "used %s\n", used)
+				ts.Check(err)
+			}
 			return
 		}
 		select {
