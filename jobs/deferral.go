@@ -79,7 +79,7 @@ func (p *pass) left(record *Record) *deferred {
 		Tick: claimed.Tick, Part: max(claimed.Part, 1) + 1, Kind: claimed.Kind, Request: claimed.Request,
 		Regions: regions, Record: claimed.recordID(),
 	}
-	p.unitsReturn(d, claimed.amends(*record))
+	p.unitsReturn(d, *record, claimed.amends(*record))
 	return d
 }
 
@@ -104,12 +104,14 @@ const (
 
 // unitsReturn notes when the pass can go on: at an instant of the store's clock, or after a
 // wait. The instant is the first refusal's end. Where no refusal names one, as after exit
-// code 75, a look at the job's needs does.
-func (p *pass) unitsReturn(d *deferred, soFar Record) {
+// code 75, a look at the job's needs does. Nobody looks earlier for a part that went on and
+// spent nothing: what it needs is more than what a look asks for.
+func (p *pass) unitsReturn(d *deferred, part, soFar Record) {
 	p.mu.Lock()
 	d.At, d.Held, d.Ended, d.wait = p.returns, p.besideHolds, -1, max(0, time.Until(p.asksAgain))
 	p.mu.Unlock()
-	if d.At != 0 && p.holds() == HoldNone { // else what it held itself is back meanwhile
+	d.Held = d.Held && (p.held.claim.Part <= 1 || part.Units > 0)
+	if d.At != 0 && p.job.Hold == HoldNone { // else what it held itself is back meanwhile
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.hard), claimTimeout)

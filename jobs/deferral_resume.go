@@ -223,10 +223,10 @@ func (d *daemon) resume(ctx context.Context, c candidate, ended int64, holder st
 	case ctx.Err() != nil, errors.Is(err, budget.ErrUnavailable):
 		return retryPause
 	case errors.Is(err, budget.ErrTooManyHolds):
-		if d.runner.docs.putOff(ctx, c, deferred{}) != nil {
+		if d.runner.docs.putOff(ctx, c, deferred{wait: holdsPause}) != nil {
 			return retryPause
 		}
-		return lookPause
+		return 0
 	case errors.As(err, &refused) && !refused.RetryAt.IsZero():
 		if err := d.runner.docs.putOff(ctx, c, deferred{At: refused.RetryAt.UnixMicro(), Held: refused.Held > 0, Ended: ended}); err != nil {
 			log.Debug("a deferred pass could not be put off; trying again", "error", err)
@@ -278,7 +278,7 @@ func (d *daemon) takeDeferred(ctx context.Context, j *Job, me claimant) (done st
 	}
 }
 
-// putOff has a deferred pass wait until a later instant.
+// putOff has a deferred pass wait until a later instant, and for a while at least.
 func (d *documents) putOff(ctx context.Context, c candidate, until deferred) error {
 	return d.change(ctx, c.job, func(s *state, at clocks) (edit, error) {
 		i := s.waits(c.left.Tick, c.left.Part)
@@ -286,7 +286,7 @@ func (d *documents) putOff(ctx context.Context, c candidate, until deferred) err
 			return edit{}, errStays
 		}
 		wait := &s.Deferred[i]
-		wait.At, wait.Held, wait.Ended = max(until.At, at.now+lookPause.Microseconds()), until.Held, until.Ended
+		wait.At, wait.Held, wait.Ended = max(until.At, at.now+max(lookPause, until.wait).Microseconds()), until.Held, until.Ended
 		wait.Set = at.now
 		return edit{}, nil
 	})

@@ -273,7 +273,7 @@ func TestWhenAPassIsTriedAgain(t *testing.T) {
 		p := &pass{runner: w.runner(), job: w.list[0], budget: w.options.Budgets["youtube/key1"], hard: t.Context()}
 		returns := func() (d deferred) {
 			d.Regions = []string{"US"}
-			p.unitsReturn(&d, Record{})
+			p.unitsReturn(&d, Record{}, Record{})
 			return d
 		}
 		for before, want := range map[int]time.Duration{0: time.Minute, 1: 2 * time.Minute, 5: 32 * time.Minute, 6: time.Hour, 1000: time.Hour} {
@@ -301,6 +301,10 @@ func TestWhenAPassIsTriedAgain(t *testing.T) {
 		p.noteRefusal(&ending{outcome: Exhausted, err: &budget.RefusedError{Held: 2}})
 		if d := returns(); !d.Held || d.Ended != -1 {
 			t.Errorf("refused beside what others hold: %+v", d)
+		}
+		p.held.claim.Part = 2
+		if d := returns(); d.Held || d.At != midnight.Add(2*time.Hour).UnixMicro() {
+			t.Errorf("a part that spent nothing is looked at early: %+v", d)
 		}
 	})
 }
