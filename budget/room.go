@@ -124,12 +124,24 @@ func (b *Budget) room(ctx context.Context, needs Needs, as Call, span time.Durat
 		if l.NeverFits(amount, floor, false, own, 0) {
 			refused.Err = ErrNeverFits
 			b.nameGuarantees(refused, as)
-		} else if !l.NextReturn.IsZero() {
-			refused.RetryAt, refused.RetryAfter = l.NextReturn, l.NextReturn.Sub(status.At)
+		} else if at := l.nextBack(); !at.IsZero() {
+			refused.RetryAt, refused.RetryAfter = at, at.Sub(status.At)
 		}
 		return refused
 	}
 	return nil
+}
+
+// nextBack is when the next charge returns or the next hold ends; the zero time if there is
+// neither.
+func (l *LimitStatus) nextBack() time.Time {
+	at := l.NextReturn
+	for _, h := range l.Held {
+		if at.IsZero() || h.Until.Before(at) {
+			at = h.Until
+		}
+	}
+	return at
 }
 
 // lockedOut is the refusal by the lock that ends last, of those that apply to the needs;

@@ -27,6 +27,8 @@ type Status struct {
 	// Recovering is set after a loss of the store's data: until then a host may spend
 	// only its own part. Zero: no loss holds charges back.
 	Recovering time.Time
+	// Holds is how many holds live, whatever they have left.
+	Holds int
 	// OtherShares are the hosts whose shares differ from this budget's, the latest last.
 	OtherShares []OtherShares
 }
@@ -140,6 +142,7 @@ func (b *Budget) look(ctx context.Context) (Status, driver.View, error) {
 		return Status{}, view, fmt.Errorf("status of %s: %w", b.spec.Name, err)
 	}
 	status := Status{Budget: b.spec.Name, At: time.UnixMicro(view.Now).UTC()}
+	status.Holds = len(view.Holds)
 	status.OtherShares = others(view.Tables, b.table.Digest)
 	if view.Recovering > 0 {
 		status.Recovering = time.UnixMicro(view.Recovering).UTC()

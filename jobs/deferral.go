@@ -25,11 +25,14 @@ type deferred struct {
 	// back, and the instant cannot be trusted.
 	At  int64 `json:"at"`
 	Set int64 `json:"set"`
-	// Held: the instant is when holds of other passes end, which may end earlier. Ended is how
-	// many of the budget had done so when that was found; −1: not known.
-	Held  bool  `json:"held,omitempty"`
-	Ended int64 `json:"ended,omitempty"`
-	// Pauses is after how many parts in a row no instant was known.
+	// Held: other passes hold what it waits for, and may give that back before At. HoldsEnded
+	// is how many holds of the budget had ended early when that was found; −1: not known.
+	Held       bool  `json:"held,omitempty"`
+	HoldsEnded int64 `json:"holds_ended,omitempty"`
+	// NotBefore is an instant (µs, the store's clock) before which nobody looks at all, for the
+	// upstream asked to wait; 0: none.
+	NotBefore int64 `json:"not_before,omitempty"`
+	// Pauses is how many parts in a row have ended without an instant that tells when to go on.
 	Pauses int `json:"pauses,omitempty"`
 	// Since is when (µs, the wall clock of a daemon) the pass was deferred: the first tick
 	// after it ends the wait.
@@ -44,9 +47,16 @@ type deferred struct {
 	wait time.Duration
 }
 
-// due reports whether to look if the units are there, when so many holds have ended early.
-func (d *deferred) due(at clocks, ended int64) bool {
-	return d.At <= at.now || at.now < d.Set || d.Held && d.Ended != ended
+// look is when (µs, the store's clock) to look if the units are there, where so many holds
+// have ended early. It is past if the clock was set back.
+func (d *deferred) look(at clocks, holdsEnded int64) int64 {
+	switch {
+	case at.now < d.Set:
+		return at.now
+	case d.Held && d.HoldsEnded != holdsEnded:
+		return d.NotBefore
+	}
+	return d.At
 }
 
 // waits returns where a deferred pass waits; −1: it does not.
@@ -108,21 +118,26 @@ const (
 // spent nothing: what it needs is more than what a look asks for.
 func (p *pass) unitsReturn(d *deferred, part, soFar Record) {
 	p.mu.Lock()
-	d.At, d.Held, d.Ended, d.wait = p.returns, p.besideHolds, -1, max(0, time.Until(p.asksAgain))
+	at, asked := p.returns, max(0, time.Until(p.asksAgain))
+	d.At, d.wait = at, asked
+	d.Held, d.HoldsEnded = p.besideHolds && (p.held.claim.Part <= 1 || part.Units > 0), -1
 	p.mu.Unlock()
-	d.Held = d.Held && (p.held.claim.Part <= 1 || part.Units > 0)
-	if d.At != 0 && p.job.Hold == HoldNone { // else what it held itself is back meanwhile
+	if at != 0 && p.job.Hold == HoldNone { // else what it held itself is back meanwhile
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.hard), claimTimeout)
 	defer cancel()
 	d.At, d.Held = 0, false
 	var refused *budget.RefusedError
-	switch {
-	case errors.As(p.runner.look(ctx, p.job, d.Regions, soFar, p.budget), &refused) && !refused.RetryAt.IsZero():
+	if errors.As(p.runner.look(ctx, p.job, d.Regions, soFar, p.budget), &refused) && !refused.RetryAt.IsZero() {
 		d.At, d.Held = refused.RetryAt.UnixMicro(), refused.Held > 0
-	case d.wait == 0:
-		d.Pauses = p.held.claim.Pauses + 1
+		return
+	}
+	if asked > 0 {
+		return
+	}
+	d.Pauses = p.held.claim.Pauses + 1
+	if at == 0 || d.Pauses > 1 { // else the units that were not there are back
 		d.wait = min(firstDeferral<<min(d.Pauses-1, 10), mostDeferral)
 	}
 }
@@ -154,7 +169,8 @@ func (p *pass) noteRefusal(end *ending) {
 // postpone puts off what a pass has left, in the step that records the pass; it returns
 // the record as it is to be stored.
 func (j *Job) postpone(s *state, at clocks, d *deferred, record Record) Record {
-	d.SoFar, d.Since, d.Set, d.At = nil, at.wall.UnixMicro(), at.now, max(d.At, at.now+d.wait.Microseconds())
+	d.SoFar, d.Since, d.Set, d.NotBefore = nil, at.wall.UnixMicro(), at.now, at.now+d.wait.Microseconds()
+	d.At = max(d.At, d.NotBefore)
 	if reason, why := j.drops(s, at, d); reason != "" {
 		return s.drops(d, record, reason, why)
 	}

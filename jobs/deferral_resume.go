@@ -16,7 +16,8 @@ const (
 	// that dies costs the others.
 	turnHold = 500 * time.Millisecond
 	turnPoll = 100 * time.Millisecond
-	// lookPause is the shortest time between two looks for one deferred pass.
+	// lookPause is the shortest time between two looks for one deferred pass, unless a hold ends
+	// between them.
 	lookPause = 250 * time.Millisecond
 	// restPoll is how often a daemon asks whether a hold has ended early, while a pass waits
 	// for that.
@@ -77,7 +78,7 @@ func (d *daemon) rest(of string, seen sight, wake <-chan struct{}) {
 		if err != nil {
 			continue // the wait ends in any case
 		}
-		if facts, err := readDocument[turn](turnOf(of), found); err == nil && facts.Ended != seen.ended {
+		if facts, err := readDocument[turn](turnOf(of), found); err == nil && facts.HoldsEnded != seen.holdsEnded {
 			return
 		}
 	}
@@ -105,11 +106,12 @@ type candidate struct {
 type sight struct {
 	// list are those whose instant has come and that no other pass keeps, in the order in
 	// which they go on.
-	list  []candidate
-	wait  time.Duration // until the next of the others
-	more  bool          // something is deferred
-	held  bool          // one of the others waits for holds to end
-	ended int64         // how many holds of the budget have ended early
+	list []candidate
+	wait time.Duration // until the next of the others
+	more bool          // something is deferred
+	held bool          // one of the others waits for holds to end
+	// holdsEnded is how many holds of the budget have ended early.
+	holdsEnded int64
 }
 
 // resumeNext has the first of a budget's deferred passes go on whose units are there. It
@@ -148,7 +150,7 @@ func (d *daemon) resumeNext(of string) (seen sight) {
 		seen.wait, seen.more = min(seen.wait, retryPause), seen.more || err != nil
 		return seen
 	}
-	return again(d.resume(ctx, seen.list[0], seen.ended, me))
+	return again(d.resume(ctx, seen.list[0], seen.holdsEnded, me))
 }
 
 // see reads the deferred passes of a budget.
@@ -172,7 +174,7 @@ func (d *daemon) see(ctx context.Context, of string) (seen sight, err error) {
 	if err != nil {
 		return seen, err
 	}
-	seen.ended = facts.Ended
+	seen.holdsEnded = facts.HoldsEnded
 	for i, j := range jobs {
 		found := found[i+1]
 		s, err := d.known(j.Name, found)
@@ -182,9 +184,10 @@ func (d *daemon) see(ctx context.Context, of string) (seen sight, err error) {
 		at := clocks{wall: d.runner.now(), store: found.Wall, now: found.Now}
 		for _, left := range s.Deferred {
 			seen.more = true
+			look := left.look(at, seen.holdsEnded)
 			switch {
-			case !left.due(at, seen.ended):
-				seen.wait = min(seen.wait, time.Duration(left.At-at.now)*time.Microsecond)
+			case look > at.now:
+				seen.wait = min(seen.wait, time.Duration(look-at.now)*time.Microsecond)
 				seen.held = seen.held || left.Held
 			case j.free(s): // else the end of the pass under way has the daemon look again
 				seen.list = append(seen.list, candidate{j, left, d.runner.guarantee(j)})
@@ -214,8 +217,8 @@ func (r *Runner) guarantee(j *Job) (most int64) {
 
 // resume looks whether the units of a deferred pass are there. If so, it begins the pass
 // and waits until the pass has spent something; else it puts the pass off. It returns how
-// long to wait before the next pass is looked at. So many holds had ended early before.
-func (d *daemon) resume(ctx context.Context, c candidate, ended int64, holder string) time.Duration {
+// long to wait before the next pass is looked at. HoldsEnded is what was seen before the look.
+func (d *daemon) resume(ctx context.Context, c candidate, holdsEnded int64, holder string) time.Duration {
 	log := d.runner.log.With("job", c.job.Name, "budget", c.job.Budget, "tick", formatTick(time.UnixMicro(c.left.Tick)), "part", c.left.Part)
 	err := d.runner.look(ctx, c.job, c.left.Regions, c.left.soFar(), d.runner.budget(c.job.Budget).ForJob(c.job.Name, c.job.says()))
 	var refused *budget.RefusedError
@@ -228,7 +231,7 @@ func (d *daemon) resume(ctx context.Context, c candidate, ended int64, holder st
 		}
 		return 0
 	case errors.As(err, &refused) && !refused.RetryAt.IsZero():
-		if err := d.runner.docs.putOff(ctx, c, deferred{At: refused.RetryAt.UnixMicro(), Held: refused.Held > 0, Ended: ended}); err != nil {
+		if err := d.runner.docs.putOff(ctx, c, deferred{At: refused.RetryAt.UnixMicro(), Held: refused.Held > 0, HoldsEnded: holdsEnded}); err != nil {
 			log.Debug("a deferred pass could not be put off; trying again", "error", err)
 			return retryPause
 		}
@@ -286,8 +289,8 @@ func (d *documents) putOff(ctx context.Context, c candidate, until deferred) err
 			return edit{}, errStays
 		}
 		wait := &s.Deferred[i]
-		wait.At, wait.Held, wait.Ended = max(until.At, at.now+max(lookPause, until.wait).Microseconds()), until.Held, until.Ended
-		wait.Set = at.now
+		wait.At = max(until.At, at.now+max(lookPause, until.wait).Microseconds())
+		wait.Set, wait.Held, wait.HoldsEnded = at.now, until.Held, until.HoldsEnded
 		return edit{}, nil
 	})
 }
@@ -320,60 +323,6 @@ func (d *daemon) slotsFull(ctx context.Context, of string) (bool, error) {
 		}
 	}
 	return held >= most, nil
-}
-
-// turn is a document that says which daemon may have a deferred pass of a budget go on. It
-// only keeps the order; that a pass goes on once is up to its claim.
-type turn struct {
-	Holder string `json:"holder,omitempty"`
-	Until  int64  `json:"until,omitempty"` // µs, the store's clock
-	// Ended is how many holds of the budget have ended early, with something left.
-	Ended int64 `json:"ended,omitempty"`
-}
-
-func turnOf(b string) string { return "@deferred/" + b }
-
-// takeTurn takes the turn of a budget; false if another daemon has it.
-func (d *documents) takeTurn(ctx context.Context, of, holder string) (mine bool, err error) {
-	err = changeDocument(ctx, d.state, turnOf(of), d.now, 0, func(t *turn, at clocks) (edit, error) {
-		if mine = t.Holder == "" || t.Holder == holder || at.past(t.Until, turnHold); !mine {
-			return edit{}, errStays
-		}
-		t.Holder, t.Until = holder, at.now+turnHold.Microseconds()
-		return edit{}, nil
-	})
-	return mine && err == nil, err
-}
-
-// freeTurn gives the turn up. One that cannot be given up soon ends.
-func (d *documents) freeTurn(ctx context.Context, of, holder string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finalWriteTimeout)
-	defer cancel()
-	err := changeDocument(ctx, d.state, turnOf(of), d.now, 0, func(t *turn, _ clocks) (edit, error) {
-		if t.Holder != holder {
-			return edit{}, errStays
-		}
-		t.Holder, t.Until = "", 0
-		return edit{}, nil
-	})
-	if err != nil {
-		d.log.Debug("the turn of a budget could not be given up; it ends by itself", "budget", of, "error", err)
-	}
-}
-
-// heldReturns has the daemons look again for those deferred passes of a budget that wait for
-// what other passes hold: a hold has ended early.
-func (r *Runner) heldReturns(ctx context.Context, of string) {
-	if !slices.ContainsFunc(r.list(), func(j *Job) bool { return j.Budget == of && j.OnExhausted == DeferExhausted }) {
-		return
-	}
-	err := changeDocument(ctx, r.docs.state, turnOf(of), r.docs.now, 0, func(t *turn, _ clocks) (edit, error) {
-		t.Ended++
-		return edit{}, nil
-	})
-	if err != nil { // they look at the end of the hold's lease
-		r.log.Debug("deferred passes could not be told that units are back", "budget", of, "error", err)
-	}
 }
 
 // dropRemoved records and drops the deferred passes of a job that a reload has removed.

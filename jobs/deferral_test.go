@@ -252,16 +252,16 @@ func TestWhatIsNotDeferred(t *testing.T) {
 	})
 }
 
-// An instant that is reached is one to look at, and so is any if the clock was set back, or if
-// a hold ended early that the pass waits for.
-func TestWhenADeferredPassIsDue(t *testing.T) {
-	d := deferred{At: 200, Set: 100, Ended: 3}
-	for now, want := range map[int64]bool{99: true, 100: false, 199: false, 200: true, 201: true} {
-		check.Equal(t, d.due(clocks{now: now}, 4), want, "due at", now)
+// A look comes at the instant, at once if the clock was set back, and, if a hold has ended
+// early that the pass waits for, as soon as the upstream lets it.
+func TestWhenToLookForADeferredPass(t *testing.T) {
+	d := deferred{At: 200, Set: 100, NotBefore: 150, HoldsEnded: 3}
+	for now, want := range map[int64]int64{99: 99, 100: 200, 199: 200, 201: 200} {
+		check.Equal(t, d.look(clocks{now: now}, 4), want, "look at", now)
 	}
 	d.Held = true
-	for ended, want := range map[int64]bool{3: false, 4: true, 0: true} {
-		check.Equal(t, d.due(clocks{now: 150}, ended), want, "due after so many ends:", ended)
+	for ended, want := range map[int64]int64{3: 200, 4: 150, 0: 150} {
+		check.Equal(t, d.look(clocks{now: 120}, ended), want, "look after so many ends:", ended)
 	}
 }
 
@@ -299,10 +299,10 @@ func TestWhenAPassIsTriedAgain(t *testing.T) {
 			t.Errorf("several refusals: %+v", d)
 		}
 		p.noteRefusal(&ending{outcome: Exhausted, err: &budget.RefusedError{Held: 2}})
-		if d := returns(); !d.Held || d.Ended != -1 {
+		if d := returns(); !d.Held || d.HoldsEnded != -1 {
 			t.Errorf("refused beside what others hold: %+v", d)
 		}
-		p.held.claim.Part = 2
+		p.held.claim.Part, p.held.claim.Pauses = 2, 0
 		if d := returns(); d.Held || d.At != midnight.Add(2*time.Hour).UnixMicro() {
 			t.Errorf("a part that spent nothing is looked at early: %+v", d)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -35,6 +36,9 @@ type held struct {
 	regions map[string]bool // for which something is held; the empty one is the whole pass
 	changes int             // of regions
 	warned  bool
+	// unended are those whose hold could not be ended, or may have been made although that is
+	// not known: this is tried again at each heartbeat.
+	unended map[string]bool
 }
 
 // change notes whether something is held for a region, and reports whether that is new.
@@ -54,6 +58,20 @@ func (h *held) change(region string, holds bool) (changed bool) {
 	return true
 }
 
+// noteEnd notes whether the hold of a region was ended.
+func (h *held) noteEnd(region string, ended bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if ended {
+		delete(h.unended, region)
+		return
+	}
+	if h.unended == nil {
+		h.unended = map[string]bool{}
+	}
+	h.unended[region] = true
+}
+
 // count is how many holds there are, and how often that has changed.
 func (h *held) count() (count, changes int) {
 	h.mu.Lock()
@@ -71,6 +89,10 @@ func (p *pass) holds() Hold {
 	return p.job.Hold
 }
 
+// unaskedHolds is how many holds of a budget may live for one more to be made that no job's
+// configuration asks for: the others are for those that do.
+const unaskedHolds = driver.MaxHolds / 2
+
 // hold holds what regions need until endHold: those of the whole pass for an empty region.
 // It waits for units for at most the job's MaxWait. With an ending nothing is held.
 func (p *pass) hold(region string, of []string, over context.Context) *ending {
@@ -78,18 +100,23 @@ func (p *pass) hold(region string, of []string, over context.Context) *ending {
 	if end != nil || len(asked) == 0 {
 		return end
 	}
+	if p.job.Hold == HoldNone {
+		if status, err := p.budget.Status(p.hard); err != nil || status.Holds >= unaskedHolds {
+			return nil
+		}
+	}
 	as := budget.Call{Fence: p.held.claim.Fence, Labels: budget.Labels{Job: p.job.Name, Region: region}}
-	without := false
+	without, unknown := false, false
 	end = p.waitForUnits(region, over, func() error {
 		_, err := p.budget.Hold(p.hard, as, asked, p.job.span(p.regions, p.once), p.runner.docs.hold())
+		unknown = errors.Is(err, budget.ErrUnavailable) || err != nil && p.hard.Err() != nil
 		if without = p.job.goesWithout(err); without {
 			return nil
 		}
 		return err
 	})
-	if end != nil && errors.Is(end.err, budget.ErrUnavailable) { // it may have been made
-		p.holding.change(region, true)
-		p.endHold(region)
+	if unknown {
+		p.giveBackHold(region)
 	}
 	if end != nil || without {
 		return p.job.holdEnding(end)
@@ -108,20 +135,20 @@ func (j *Job) holdEnding(end *ending) *ending {
 }
 
 // needsOf is what a pass of these regions needs, or what it still needs after the parts of
-// it that were run so far. What nobody asked to hold is none if it is not known well.
+// it that were run so far. Of a job that holds nothing it is what a part that goes on holds:
+// needs that are configured, or learned unless a run that is cut keeps what it has; else none.
 func (r *Runner) needsOf(ctx context.Context, j *Job, regions []string, soFar Record) ([]budget.Need, *ending) {
 	found, err := j.readNeeds(ctx, r.docs.state)
-	if err != nil {
-		return nil, storeEnding(ctx, fmt.Errorf("read what job %s needs: %w", j.Name, err))
-	}
 	expected := found.after(j, soFar).Pass(regions)
-	if j.Hold == HoldNone && (expected.Source != needs.Configured && expected.Source != needs.Learned || len(expected.Amounts) > driver.MaxNeeds) {
+	known := expected.Source == needs.Configured || expected.Source == needs.Learned && j.Checkpoint == 0
+	switch {
+	case j.Hold == HoldNone && (err != nil || !known || len(expected.Amounts) > driver.MaxNeeds):
 		return nil, nil
-	}
-	if expected.Source == needs.Unknown {
+	case err != nil:
+		return nil, storeEnding(ctx, fmt.Errorf("read what job %s needs: %w", j.Name, err))
+	case expected.Source == needs.Unknown:
 		return nil, failed(ReasonHold, fmt.Errorf("job %s holds what it needs, but that is not known: give it needs, or its fetch max_pages", j.Name))
-	}
-	if len(expected.Amounts) > driver.MaxNeeds {
+	case len(expected.Amounts) > driver.MaxNeeds:
 		return nil, failed(ReasonHold, fmt.Errorf("job %s needs units for %d operations: at most %d can be held; name the costly ones in its needs", j.Name, len(expected.Amounts), driver.MaxNeeds))
 	}
 	list := make([]budget.Need, len(expected.Amounts))
@@ -131,14 +158,20 @@ func (r *Runner) needsOf(ctx context.Context, j *Job, regions []string, soFar Re
 	return list, nil
 }
 
-// renewHolds renews what the pass holds, with its claim.
+// renewHolds renews what the pass holds, with its claim, and ends what could not be ended.
 func (p *pass) renewHolds(ctx context.Context) {
-	count, before := p.holding.count()
+	h := &p.holding
+	h.mu.Lock()
+	unended := slices.Collect(maps.Keys(h.unended))
+	h.mu.Unlock()
+	for _, region := range unended {
+		p.giveBackHold(region)
+	}
+	count, before := h.count()
 	if count == 0 {
 		return
 	}
 	list, err := p.budget.RenewHolds(ctx, p.job.Name, p.held.claim.Fence, p.runner.docs.hold())
-	h := &p.holding
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -152,17 +185,23 @@ func (p *pass) renewHolds(ctx context.Context) {
 
 // endHold gives back what is left of what a region holds, or the whole pass, if anything.
 func (p *pass) endHold(region string) {
-	if !p.holding.change(region, false) { // before the hold ends, so that no renewal misses it
-		return
+	if p.holding.change(region, false) { // before the hold ends, so that no renewal misses it
+		p.giveBackHold(region)
 	}
+}
+
+// giveBackHold ends the hold of a region, if there is one. If that fails, the next heartbeat
+// tries again; after the last, what is left comes back when the hold's lease ends.
+func (p *pass) giveBackHold(region string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.hard), claimTimeout)
 	defer cancel()
 	left, err := p.budget.EndHold(ctx, p.job.Name, p.held.claim.Fence, region)
+	p.holding.noteEnd(region, err == nil)
 	if err != nil {
-		p.log.Warn("what the pass has not spent of what it held comes back only when the hold's lease ends", "region", region, "tick", formatTick(p.tick), "lease", p.runner.docs.hold(), "error", err)
+		p.log.Warn("what the pass has not spent of what it held was not given back; it comes back when the hold's lease ends", "region", region, "tick", formatTick(p.tick), "lease", p.runner.docs.hold(), "error", err)
 	}
 	if slices.ContainsFunc(left, func(n budget.Need) bool { return n.Units > 0 || n.Calls > 0 }) {
-		p.runner.heldReturns(ctx, p.job.Budget)
+		p.runner.announceHoldEnd(p.hard, p.job.Budget)
 	}
 }
 
@@ -211,10 +250,18 @@ func (r *Runner) look(ctx context.Context, j *Job, regions []string, soFar Recor
 	return err
 }
 
-// goesWithout reports whether a run starts although what it needs could not be held, because
-// nobody asked for that, and it can never be, or too much is held already.
+// goesWithout reports whether a run starts although what it needs could not be held: nobody
+// asked for that, and it is not that the units are not there.
 func (j *Job) goesWithout(err error) bool {
-	return j.Hold == HoldNone && (errors.Is(err, budget.ErrNeverFits) || errors.Is(err, budget.ErrTooManyHolds))
+	if err == nil || j.Hold != HoldNone {
+		return false
+	}
+	for _, waits := range []error{budget.ErrExhausted, budget.ErrLocked, budget.ErrRecovering, budget.ErrFenced} {
+		if errors.Is(err, waits) {
+			return false
+		}
+	}
+	return true
 }
 
 // hold reads whether a job holds its needs, which must be known and fit.

@@ -14,7 +14,8 @@ import (
 // Needs are what the runs of a job are expected to take, and where that comes from: the
 // job's configured needs; else what the last complete runs of the region took
 // ([needs.Learn]); else the price of the most pages that a fetch may ask for; else
-// unknown. They start no run and stop none: see [Job.Needs] for that.
+// unknown. Only configured ones are looked for before a run ([Job.Needs]); passes hold them
+// if their job says so, or when they go on after their units were gone.
 type Needs struct {
 	// Regions are those of the job, in its order.
 	Regions []RegionNeeds

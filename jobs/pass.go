@@ -34,7 +34,7 @@ type pass struct {
 	// ends; 0: unknown. asksAgain is the first to which the upstream asks to wait.
 	returns   int64
 	asksAgain time.Time
-	// besideHolds: other passes hold of what refused a run.
+	// besideHolds: a limit refused a run of which passes hold something.
 	besideHolds bool
 }
 

@@ -193,3 +193,61 @@ func (p *pass) takeSlots(region string, over context.Context) (free func(), end 
 	}
 	return free, nil
 }
+
+// turn is a document that says which daemon may have a deferred pass of a budget go on. That
+// keeps the order; that a pass goes on once is up to its claim.
+type turn struct {
+	Holder string `json:"holder,omitempty"`
+	Until  int64  `json:"until,omitempty"` // µs, the store's clock
+	// HoldsEnded is how many holds of the budget have ended early, with something left.
+	HoldsEnded int64 `json:"holds_ended,omitempty"`
+}
+
+func turnOf(b string) string { return "@deferred/" + b }
+
+// takeTurn takes the turn of a budget; false if another daemon has it.
+func (d *documents) takeTurn(ctx context.Context, of, holder string) (mine bool, err error) {
+	err = changeDocument(ctx, d.state, turnOf(of), d.now, 0, func(t *turn, at clocks) (edit, error) {
+		if mine = t.Holder == "" || t.Holder == holder || at.past(t.Until, turnHold); !mine {
+			return edit{}, errStays
+		}
+		t.Holder, t.Until = holder, at.now+turnHold.Microseconds()
+		return edit{}, nil
+	})
+	return mine && err == nil, err
+}
+
+// freeTurn gives the turn up. One that cannot be given up soon ends.
+func (d *documents) freeTurn(ctx context.Context, of, holder string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finalWriteTimeout)
+	defer cancel()
+	err := changeDocument(ctx, d.state, turnOf(of), d.now, 0, func(t *turn, _ clocks) (edit, error) {
+		if t.Holder != holder {
+			return edit{}, errStays
+		}
+		t.Holder, t.Until = "", 0
+		return edit{}, nil
+	})
+	if err != nil {
+		d.log.Debug("the turn of a budget could not be given up; it ends by itself", "budget", of, "error", err)
+	}
+}
+
+// announceHoldEnd has the daemons look again for those deferred passes of a budget that wait
+// for what other passes hold: a hold has ended early. There are none while nobody has taken
+// the budget's turn.
+func (r *Runner) announceHoldEnd(ctx context.Context, of string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
+	defer cancel()
+	found, err := r.docs.state.Job(ctx, turnOf(of))
+	if err == nil && found.Text == nil {
+		return
+	}
+	err = changeDocument(ctx, r.docs.state, turnOf(of), r.docs.now, 0, func(t *turn, _ clocks) (edit, error) {
+		t.HoldsEnded++
+		return edit{}, nil
+	})
+	if err != nil { // then they look when the hold's lease would have ended
+		r.log.Debug("that a hold has ended could not be announced", "budget", of, "error", err)
+	}
+}

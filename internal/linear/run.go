@@ -107,7 +107,7 @@ type runner struct {
 	failed            atomic.Bool
 
 	turn sync.Mutex // of Before
-	mu   sync.Mutex // guards ids
+	mu   sync.Mutex // guards ids, holds and taken
 	ids  map[string][]Op
 	// holds are those that somebody takes, taken those of which it is known that they were asked
 	// for. An End of another hold might come between two attempts to take it, which would
