@@ -160,7 +160,7 @@ func TestAHoldWhoseAnswerIsLost(t *testing.T) {
 			w := newWorld(t, setup{job: holding + "hold = " + hold})
 			w.spendOn(unheardHolds{w.store})
 			p := w.once()
-			check.Equal(t, p.Record.Outcome, Failed, "outcome")
+			check.Equal(t, p.Outcome, Failed, "outcome")
 			check.Equal(t, len(w.heldNow()), 0, "holds after the pass")
 			check.Equal(t, w.used(), 0, "used")
 		})
