@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -50,12 +49,9 @@ func startProcess(t testing.TB, s *Server) *Server {
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Fatal("redis-server is not installed: apt-get install redis-server, or brew install redis; make test does it when it may")
 	}
-	t.Cleanup(s.Kill)
-	for try := 0; ; try++ { // a free port may be taken by now
+	for try := 0; ; try++ { // another program may take the port
 		s.Addr = FreeAddress(t)
-		for slices.Contains(s.args, "--cluster-enabled") && !busIsFree(s.Addr) {
-			s.Addr = FreeAddress(t)
-		}
+		t.Cleanup(s.Kill) // before the address is given back
 		if s.Start() {
 			return s
 		}
@@ -66,29 +62,8 @@ func startProcess(t testing.TB, s *Server) *Server {
 	}
 }
 
-// FreeAddress is an unused address of the loopback.
-func FreeAddress(t testing.TB) string {
-	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
-}
-
-// busIsFree reports whether a cluster's node may have this address: nodes talk to each
-// other on the port 10,000 above.
-func busIsFree(address string) bool {
-	host, port, _ := net.SplitHostPort(address)
-	number, _ := strconv.Atoi(port)
-	if number+10_000 > 65_535 {
-		return false
-	}
-	l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(number+10_000)))
-	if err != nil {
-		return false
-	}
-	return l.Close() == nil
-}
-
-// Start starts the process and waits until it answers; false if it ended.
+// Start starts the process and waits until it answers; false if it ended, as when another
+// server has its address.
 func (s *Server) Start() bool {
 	_, port, _ := net.SplitHostPort(s.Addr)
 	base := []string{
@@ -121,10 +96,17 @@ func (s *Server) Start() bool {
 			s.t.Fatal("redis-server does not answer")
 		case <-tick.C:
 		}
-		if client.Ping(context.Background()).Err() == nil {
+		if client.Ping(context.Background()).Err() == nil && s.isThis(client) {
 			return true
 		}
 	}
+}
+
+// isThis reports whether the client is connected to this process, not to another program's at
+// the same address.
+func (s *Server) isThis(client *redis.Client) bool {
+	info, err := client.InfoMap(context.Background(), "server").Result()
+	return err == nil && info["Server"]["process_id"] == strconv.Itoa(s.PID())
 }
 
 // Kill sends SIGKILL to the process and waits until it has ended.
