@@ -18,6 +18,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
@@ -188,7 +189,9 @@ func sameLedgers(t *testing.T, f *fakeStore, model driver.Store) {
 		if !reflect.DeepEqual(got.Items, want.Items) || !reflect.DeepEqual(got.Used, want.Used) {
 			t.Fatalf("step %d: %+v, used %v; want %+v, used %v", i, got.Items, got.Used, want.Items, want.Used)
 		}
-		sameUse(t, f, model)
+		if i%effort.Of(10, 1) == 0 { // a look takes longer than the decision, which says what was used too
+			sameUse(t, f, model)
+		}
 	}
 	query := driver.SpentQuery{Budget: name, Now: f.now, By: driver.ByOperation}
 	got, want := must.Get(f.Spent(t.Context(), query))(t), must.Get(model.Spent(t.Context(), query))(t)

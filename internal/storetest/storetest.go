@@ -4,6 +4,7 @@ package storetest
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -22,9 +23,10 @@ type Store interface {
 // closes it when the test ends.
 type Open func(t testing.TB, clock func() int64) Store
 
-// Run checks the invariants that a single process can show.
-func Run(t *testing.T, open Open) {
+// Run checks the invariants that a single process can show, but for the tests that are named.
+func Run(t *testing.T, open Open, but ...string) {
 	t.Helper()
+	left := 0
 	for _, one := range []struct {
 		name string
 		test func(*testing.T, *world)
@@ -147,8 +149,13 @@ func Run(t *testing.T, open Open) {
 		{"JobTogether", testJobTogether},
 		{"JobWalk", testJobWalk},
 	} {
+		if slices.Contains(but, one.name) {
+			left++
+			continue
+		}
 		t.Run(one.name, func(t *testing.T) { one.test(t, newWorld(t, open)) })
 	}
+	must.Equal(t, left, len(but), "tests left out, of", but)
 }
 
 // noon is an instant in the middle of an ordinary day, in µs.
