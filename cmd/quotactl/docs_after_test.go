@@ -26,6 +26,7 @@ func TestDocumentedDeferral(t *testing.T) { runsBesideADaemon(t, "deferred", "de
 // block.
 func runsBesideADaemon(t *testing.T, block string, job ...string) {
 	t.Helper()
+	t.Parallel()
 	effort.Processes(t)
 	w := newDocWay(t, "docs/jobs.md", 10_000)
 	w.write("costs.toml", w.block("toml", "costs.toml")+w.block(append([]string{"toml"}, job...)...))
@@ -67,6 +68,7 @@ func TestDocumentedHold(t *testing.T) {
 // runsDocumented runs a block of docs/jobs.md with these jobs.
 func runsDocumented(t *testing.T, block string, jobs func(w *docWay) string) {
 	t.Helper()
+	t.Parallel()
 	effort.Processes(t)
 	w := newDocWay(t, "docs/jobs.md", 10_000)
 	w.write("costs.toml", w.block("toml", "costs.toml")+jobs(w))

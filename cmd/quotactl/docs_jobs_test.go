@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -58,7 +57,8 @@ func forDocs(t *testing.T, do func(t *testing.T, name, built string)) {
 			t.Fatalf("the programs of docs/jobs.md need %s: .ci/needs installs it or says how", tool)
 		}
 	}
-	built := buildDocProgram(t)
+	blocks, _ := split(documents(t)["docs/jobs.md"])
+	built := buildGo(t, docBlock(t, blocks, "go", "fetch.go"))
 	for name := range docPrograms {
 		t.Run(name, func(t *testing.T) { do(t, name, built) })
 	}
@@ -117,26 +117,6 @@ func (j *docJob) edit(from, to string) {
 	config := must.Get(os.ReadFile(filepath.Join(j.dir, "costs.toml")))(j.t)
 	must.Equal(j.t, strings.Count(string(config), from), 1, "the configuration has no single", from)
 	j.write("costs.toml", strings.Replace(string(config), from, to, 1))
-}
-
-// buildDocProgram compiles the Go program of the document against this module,
-// in the way that this test was.
-func buildDocProgram(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	blocks, _ := split(documents(t)["docs/jobs.md"])
-	source, built := filepath.Join(dir, "fetch.go"), filepath.Join(dir, "fetch")
-	must.Do(t, os.WriteFile(source, []byte(docBlock(t, blocks, "go", "fetch.go")), 0o600))
-	args := []string{"build", "-o", built}
-	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
-		args = append(args, "-race")
-	}
-	build := exec.CommandContext(t.Context(), "go", append(args, source)...)
-	build.Dir = filepath.Join("..", "..")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("the program does not compile: %v\n%s", err, out)
-	}
-	return built
 }
 
 // run starts a program in the job's folder, which must end with a code, and

@@ -13,6 +13,7 @@ var instantText = regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z
 
 // What docs/protect.md tells to run, in its order, prints what it shows.
 func TestDocumentedProtection(t *testing.T) {
+	t.Parallel()
 	effort.Processes(t)
 	w := newDocWay(t, "docs/protect.md", 10_000)
 	w.write("costs.toml", w.block("toml", "costs.toml"))
@@ -49,6 +50,7 @@ func TestDocumentedProtection(t *testing.T) {
 
 // What docs/protect.md says of automatic headroom is what a new budget shows.
 func TestDocumentedAutomaticHeadroom(t *testing.T) {
+	t.Parallel()
 	effort.Processes(t)
 	w := newDocWay(t, "docs/protect.md", 10_000)
 	head, _, _ := strings.Cut(w.block("toml", "costs.toml"), "[upstream.youtube.limit")

@@ -72,6 +72,7 @@ func TestDocumentedCronState(t *testing.T) {
 
 // The commands of docs/recipes.md.
 func TestDocumentedRecipes(t *testing.T) {
+	t.Parallel()
 	effort.Processes(t)
 	server := redistest.Start(t)
 	w := &docWay{&docJob{t: t, dir: t.TempDir()}, "docs/recipes.md"}
@@ -100,6 +101,7 @@ func TestDocumentedRecipes(t *testing.T) {
 // A copy of the SQLite file by the commands of docs/recipes.md, put back after another
 // charge: the copy lacks that charge, and the host knows of it.
 func TestDocumentedRestore(t *testing.T) {
+	t.Parallel()
 	effort.Processes(t)
 	w := &docWay{&docJob{t: t, dir: t.TempDir()}, "docs/recipes.md"}
 	w.env = append(os.Environ(), "YOUTUBE_API_KEY=k")

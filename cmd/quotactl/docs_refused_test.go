@@ -80,8 +80,10 @@ func (j *docJob) isLocked(limit string, units int64) {
 // program of docs/jobs.md stops as exhausted, keeps what it has, and has the budget locked
 // for all; started again, it asks for nothing.
 func TestDocumentedJobsRefused(t *testing.T) {
+	t.Parallel()
 	for said, refusal := range refusals {
 		t.Run(said, func(t *testing.T) {
+			t.Parallel()
 			forDocs(t, func(t *testing.T, name, built string) {
 				j := newDocJob(t, name, built)
 				upstream := newRefusing(t, refusal.status, refusal.header, refusal.body)
@@ -100,8 +102,10 @@ func TestDocumentedJobsRefused(t *testing.T) {
 
 // So do the programs of docs/shell.md and docs/go.md.
 func TestDocumentedWaysRefused(t *testing.T) {
+	t.Parallel()
 	for said, refusal := range refusals {
 		t.Run("shell "+said, func(t *testing.T) {
+			t.Parallel()
 			w := newDocWay(t, "docs/shell.md", 150)
 			upstream := newRefusing(t, refusal.status, refusal.header, refusal.body)
 			w.env = append(w.env, "YOUTUBE_API="+upstream.URL)
@@ -113,10 +117,11 @@ func TestDocumentedWaysRefused(t *testing.T) {
 			check.Equal(t, upstream.asked.Load(), 2, "the upstream was asked … times")
 		})
 		t.Run("go "+said, func(t *testing.T) {
+			t.Parallel()
 			w := newDocWay(t, "docs/go.md", 10_000)
 			upstream := newRefusing(t, refusal.status, refusal.header, refusal.body)
 			w.env = append(w.env, "YOUTUBE_API="+upstream.URL)
-			built := w.build("videos", w.block("go", "main.go"))
+			built := buildGo(t, w.block("go", "main.go"))
 			check.Equal(t, string(w.run(exitExhausted, built)), "US 200\n", "it said")
 			w.isLocked(refusal.lock, 2)
 			w.run(exitExhausted, built)

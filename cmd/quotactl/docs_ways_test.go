@@ -176,8 +176,9 @@ func TestDocumentedShellTwoAtOnce(t *testing.T) {
 
 // The program of docs/go.md, as it stands there.
 func TestDocumentedGo(t *testing.T) {
+	t.Parallel()
 	w := newDocWay(t, "docs/go.md", 10_000)
-	built := w.build("videos", w.block("go", "main.go"))
+	built := buildGo(t, w.block("go", "main.go"))
 	if got, want := string(w.run(0, built)), w.block("text", "main.go"); got != want {
 		t.Errorf("it said\n%s\nwant\n%s", got, want)
 	}
@@ -187,6 +188,7 @@ func TestDocumentedGo(t *testing.T) {
 // The program's budget may have no units that every operation spends: there is no
 // number to print then.
 func TestDocumentedGoWithoutOneNumber(t *testing.T) {
+	t.Parallel()
 	w := newDocWay(t, "docs/go.md", 10_000)
 	w.write("costs.toml", strings.Replace(strings.ReplaceAll(w.block("toml", "costs.toml"), "www.googleapis.com", "127.0.0.1"),
 		"[upstream.youtube.limit.pacific-day]\n", "[upstream.youtube.limit.pacific-day]\noperations = [\"videos.list\"]\n", 1)+`
@@ -195,11 +197,12 @@ limit      = 1000
 window     = "24h"
 operations = ["search.list"]
 `)
-	check.Equal(t, string(w.run(0, w.build("videos", w.block("go", "main.go")))), "US 200\nGB 200\nDE 200\n", "it said")
+	check.Equal(t, string(w.run(0, buildGo(t, w.block("go", "main.go")))), "US 200\nGB 200\nDE 200\n", "it said")
 }
 
 // The test of docs/go.md passes as it stands, and fails for a job that is not metered.
 func TestDocumentedGoTest(t *testing.T) {
+	t.Parallel()
 	w := newDocWay(t, "docs/go.md", 1)
 	w.write("main.go", w.block("go", "main.go"))
 	w.write("costs.toml", w.block("toml", "costs.toml"))
@@ -222,8 +225,9 @@ func TestDocumentedGoTest(t *testing.T) {
 
 // A request that was cancelled settles what it cost, as docs/go.md has it.
 func TestDocumentedGoSettlesWhenCancelled(t *testing.T) {
+	t.Parallel()
 	w := newDocWay(t, "docs/go.md", 1)
-	built := w.build("cancelled", `package main
+	built := buildGo(t, `package main
 
 import (
 	"context"
@@ -267,8 +271,9 @@ func main() {
 
 // The fragments of docs/go.md compile.
 func TestDocumentedGoFragments(t *testing.T) {
+	t.Parallel()
 	w := newDocWay(t, "docs/go.md", 1)
-	w.build("fragments", `package main
+	buildGo(t, `package main
 
 import (
 	"context"
@@ -313,17 +318,4 @@ func lease(ctx context.Context, b *budget.Budget) error {
 `+w.block("go", "lease")+`
 }
 `)
-}
-
-// build compiles a program against this module.
-func (w *docWay) build(name, source string) string {
-	w.t.Helper()
-	file, built := filepath.Join(w.dir, name+".go"), filepath.Join(w.dir, name)
-	w.write(name+".go", source)
-	build := exec.CommandContext(w.t.Context(), "go", "build", "-o", built, file)
-	build.Dir = filepath.Join("..", "..")
-	if out, err := build.CombinedOutput(); err != nil {
-		w.t.Fatalf("it does not compile: %v\n%s", err, out)
-	}
-	return built
 }

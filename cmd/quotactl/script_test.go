@@ -26,7 +26,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, programs())
+	testscript.Main(tests{m}, programs())
 }
 
 // The scripts of testdata/script are what the command line is held to. Besides
