@@ -153,7 +153,7 @@ func TestUsualWalk(t *testing.T) {
 	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
 	server := redistest.Start(t)
 	rng := rand.New(rand.NewPCG(seed, 18))
-	ledgers := effort.Number(t, "QUOTACTL_USUAL_LEDGERS", effort.Of[uint64](4, 30))
+	ledgers := effort.Number(t, "QUOTACTL_USUAL_LEDGERS", effort.Of[uint64](2, 30))
 	runs := []*usualRuns{}
 	for i, steps := range []int{0, 3, 0, 0} {
 		w := &usualWalk{t: t, rng: rng, now: time.Date(2026, 6, 10, 12, 0, 0, 0, time.UTC).UnixMicro(), buckets: i >= 2, skews: []int64{0, 0, 0, -700, 400}}

@@ -28,7 +28,7 @@ const callers = 8
 func Guarantees(t *testing.T, store driver.Store, clock *atomic.Int64) {
 	t.Helper()
 	seed := effort.Seed(t, "QUOTACTL_SEED")
-	walks := int(effort.Number(t, "QUOTACTL_WALKS", effort.Of[uint64](300, 10_000))) //nolint:gosec // a small number
+	walks := int(effort.Number(t, "QUOTACTL_WALKS", effort.Of[uint64](150, 10_000))) //nolint:gosec // a small number
 	var seen guaranteed
 	for n := range walks {
 		clock.Store(noon + second/2)
