@@ -44,9 +44,10 @@ TEST := $(GO) test -vet=off -timeout 30m
 # side by side.
 SMALL := -p 4 -parallel 8
 FULL := -p 2 -parallel 4
-# The race detector takes these in make test: they build without SQLite, which takes
-# minutes to build for it. make test-full takes everything.
-CONCURRENT := ./budget ./budget/budgethttp ./budget/config ./budget/limit ./internal/linear ./internal/presets ./internal/proc ./internal/serve ./jobs/sandbox
+# The race detector takes these in make test, which runs them with it alone: they build
+# without SQLite, which takes minutes to build for it. make test-full takes everything,
+# with it and without.
+CONCURRENT := ./budget/budgethttp ./budget ./budget/config ./budget/limit ./internal/linear ./internal/presets ./internal/proc ./internal/serve ./jobs/sandbox
 # openai-go alone takes a minute and more to compile: make test-full has it.
 CLIENTS := ./discord/... ./github/... ./slack/... ./youtube/...
 
@@ -60,7 +61,7 @@ LONGEST := ./budget/redisstore ./jobs ./cmd/quotactl ./budget/sqlitestore
 # often, which is a fifth of what the tests compute.
 test: export GOGC = 400
 test: needs
-	$(TEST) $(SMALL) $(LONGEST) ./...
+	$(TEST) $(SMALL) $(LONGEST) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(CONCURRENT))")
 	GORACE=atexit_sleep_ms=0 $(TEST) $(SMALL) $(RACE) $(CONCURRENT)
 	cd testdata/clients && $(TEST) $(SMALL) $(CLIENTS)
 	cd testdata/bench && $(TEST) ./...
