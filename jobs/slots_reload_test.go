@@ -21,8 +21,9 @@ import (
 // lowered, in all daemons or in some; and nobody begins beyond what the daemon that
 // begins it says then.
 func TestSlotsAreKeptThroughReloads(t *testing.T) {
+	t.Parallel()
 	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
-	for i := range uint64(2) {
+	for i := range effort.Of[uint64](1, 2) {
 		for _, of := range []string{"youtube/key1", "trending"} {
 			t.Run(fmt.Sprintf("%s/seed=%d", of, seed+i), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { walkReloads(t, of, rand.New(rand.NewPCG(seed+i, 0))) })

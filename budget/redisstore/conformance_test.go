@@ -61,7 +61,7 @@ func TestWalkRedis(t *testing.T) {
 
 func TestWalkMiniredis(t *testing.T) {
 	t.Parallel()
-	storetest.Walk(t, opener("redis://"+miniredis.RunT(t).Addr()), effort.Of(1000, 4000))
+	storetest.Walk(t, opener("redis://"+miniredis.RunT(t).Addr()), effort.Of(500, 4000))
 }
 
 func TestSoak(t *testing.T) {
@@ -97,7 +97,7 @@ func TestWalkFewSteps(t *testing.T) {
 		store := open(t, clock)
 		store.(*redisstore.Store).SetMaxSteps(3)
 		return store
-	}, 10_000)
+	}, effort.Of(1000, 10_000)) // each step takes many runs
 }
 
 // Batches that come at the same time are taken in turns, some items each.
