@@ -301,10 +301,13 @@ func parsed(t *testing.T, spec, zone string) *schedule.Schedule {
 	return parsed
 }
 
-// inBubble runs a test by its name, in fake time.
+// inBubble runs a test by its name, in fake time, beside the others of the same test.
 func inBubble(t *testing.T, name string, test func(*testing.T)) {
 	t.Helper()
-	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, test)
+	})
 }
 
 // after lets fake time pass.
