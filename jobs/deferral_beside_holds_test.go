@@ -23,6 +23,7 @@ func (w *world) holdsBeside(fence, units int64, lease time.Duration) {
 
 // If the upstream asks to wait, a deferred pass waits, although holds end that were in its way.
 func TestADeferredPassWaitsAsTheUpstreamAsks(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var starts []time.Duration
 		upstream := http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
@@ -47,6 +48,7 @@ func TestADeferredPassWaitsAsTheUpstreamAsks(t *testing.T) {
 
 // Passes that hold although no configuration says so leave room for the holds of others.
 func TestHoldsThatNobodyAskedForLeaveRoom(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHerd(t, setup{limit: 1000, job: "schedule = \"@yearly\""}, "schedule = \"@yearly\"\nregions = [\"US\"]\nneeds = { \"videos.list\" = 1 }\nmax_late = \"100h\"\ntimeout = \"1h\"\n", "many", "nightly")
 		many, nightly := h.list[1], h.list[2]
@@ -71,6 +73,7 @@ func TestHoldsThatNobodyAskedForLeaveRoom(t *testing.T) {
 // A deferred pass that waits until fewer passes hold keeps no other pass waiting, and the
 // store is not asked all the time.
 func TestADeferredPassWaitsForAHold(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHerd(t, setup{limit: 1000, job: "schedule = \"@yearly\""}, "schedule = \"50 23 * * 6\"\nregions = [\"US\"]\nneeds = { \"videos.list\" = 1 }\nmax_late = \"100h\"\nmax_wait = \"1s\"\n", "aa", "ab", "ac", "ad", "ae", "af", "bb")
 		for _, j := range h.list[1:7] {
@@ -109,6 +112,7 @@ func (s holdless) Decide(ctx context.Context, b driver.Batch) (driver.Decisions,
 
 // A pass that goes on, of a job that holds nothing, fails for no hold.
 func TestADeferredPassFailsForNoHold(t *testing.T) {
+	t.Parallel()
 	for name, priced := range map[string]bool{"the store is away": true, "an operation has no price any more": false} {
 		inBubble(t, name, func(t *testing.T) {
 			w := newWorld(t, setup{limit: 16, job: "regions = [\"US\"]\nschedule = \"0 6 * * 6\"\non_exhausted = \"defer\"\nmax_late = \"100h\"\non_store_error = \"open\""})
@@ -157,6 +161,7 @@ func (s *deafer) Change(ctx context.Context, c driver.Change) (driver.Changed, e
 // A hold that could not be ended is not renewed with the others of the pass: the next
 // heartbeat ends it.
 func TestAHoldThatCouldNotBeEnded(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		upstream := http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 			time.Sleep(time.Hour) // in the bubble's time
@@ -177,6 +182,7 @@ func TestAHoldThatCouldNotBeEnded(t *testing.T) {
 
 // A process that knows no other job says all the same that its hold has ended.
 func TestAHoldEndsInAProcessOfItsOwn(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHerd(t, setup{limit: 30, job: "schedule = \"@yearly\""}, "schedule = \"5 6 * * 6\"\nregions = [\"US\"]\nneeds = { \"videos.list\" = 20 }\ntimeout = \"3h\"", "long", "late")
 		long := h.list[1]
@@ -197,6 +203,7 @@ func TestAHoldEndsInAProcessOfItsOwn(t *testing.T) {
 
 // A job of whose runs nothing is known goes on when a hold ends, also if its holder died.
 func TestADeferredPassOfUnknownNeedsBesideAHold(t *testing.T) {
+	t.Parallel()
 	for _, used := range []int64{0, 1} {
 		inBubble(t, fmt.Sprint(used), func(t *testing.T) {
 			h := newHerd(t, setup{limit: 20, job: "schedule = \"@yearly\""}, "schedule = \"5 6 * * 6\"\nregions = [\"US\"]\nmax_late = \"100h\"\n", "late")

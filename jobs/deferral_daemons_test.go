@@ -149,6 +149,7 @@ func (h *herd) recordsOf(name string) (list []string) {
 // The deferred passes of a budget come back in the order of their guarantees, their ticks
 // and their names; what has no room left waits on, and smaller needs go first then.
 func TestDeferredPassesComeBackInOrder(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHerd(t, setup{limit: 1000, job: "schedule = \"@yearly\"", more: `
 [upstream.youtube.share.some]
@@ -191,6 +192,7 @@ units = 10`}, "schedule = \"@daily\"\nregions = [\"US\"]", "a", "b", "c", "d", "
 // After a reset a hundred deferred passes go on without a burst: no more runs at once than
 // the upstream's parallel, and the regions of each at its stagger.
 func TestAHundredDeferredPassesMakeNoBurst(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var names []string
 		for i := range 100 {
@@ -236,6 +238,7 @@ func TestAHundredDeferredPassesMakeNoBurst(t *testing.T) {
 // A deferred pass outlives the daemon that deferred it; and the daemon with which it goes
 // on may die too: then its record says that it was lost.
 func TestDaemonsWithDeferredPassesDie(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHerd(t, setup{limit: 10, job: "schedule = \"@yearly\""}, "schedule = \"0 6 * * 6\"\nregions = [\"US\"]\ngrace = \"0s\"", "one")
 		h.spend(10)
@@ -258,6 +261,7 @@ func TestDaemonsWithDeferredPassesDie(t *testing.T) {
 
 // A daemon that dies with the turn of the budget costs the others less than a second.
 func TestATurnWhoseHolderDied(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHerd(t, setup{limit: 10, job: "schedule = \"@yearly\""}, "schedule = \"0 6 * * 6\"\nregions = [\"US\"]", "one")
 		h.spend(10)
@@ -279,6 +283,7 @@ func TestATurnWhoseHolderDied(t *testing.T) {
 
 // A clock of the store that is set back, or ahead, costs a look, and nothing goes on twice.
 func TestDeferredPassesAndTheStoresClock(t *testing.T) {
+	t.Parallel()
 	for _, by := range []time.Duration{-5 * time.Hour, 5 * time.Hour, 18 * time.Hour} {
 		inBubble(t, by.String(), func(t *testing.T) {
 			h := newHerd(t, setup{limit: 10, job: "schedule = \"@yearly\""}, "schedule = \"0 6 * * 6\"\nregions = [\"US\"]\nmax_late = \"100h\"", "one")
@@ -310,6 +315,7 @@ func TestDeferredPassesAndTheStoresClock(t *testing.T) {
 
 // Once a deferred pass goes on, overlap decides about the job's next tick.
 func TestADeferredPassThatGoesOnOverlaps(t *testing.T) {
+	t.Parallel()
 	for overlap, want := range map[Overlap][]string{
 		Skip:  {"23h15m0s succeeded", "24h15m0s skipped overlap"},
 		Queue: {"23h15m0s succeeded", "24h15m0s succeeded"},
@@ -332,6 +338,7 @@ func TestADeferredPassThatGoesOnOverlaps(t *testing.T) {
 // A daemon that stops before it has started a run of a pass that goes on gives it back, and
 // another takes it, once.
 func TestADeferredPassIsGivenBack(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHerd(t, setup{limit: 10, job: "schedule = \"@yearly\""}, "schedule = \"0 23 * * 6\"\nregions = [\"US\"]", "one")
 		h.spend(10)
@@ -391,6 +398,7 @@ func (u unheard) SwapJob(ctx context.Context, swap driver.JobSwap) (bool, error)
 
 // A deferred pass goes on although the answer to its claim is lost.
 func TestADeferredPassWhoseClaimIsUnheard(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{limit: 13, job: deferring})
 		lost := 0

@@ -29,6 +29,7 @@ func stormy(t *testing.T, lines string) (h *herd, names []string) {
 // A pass that goes on holds what its run needs, also where the job holds nothing: those that
 // go on at a reset do not take each other's units, and their order is kept.
 func TestDeferredPassesDoNotStorm(t *testing.T) {
+	t.Parallel()
 	for what, lines := range map[string]string{"configured": "needs = { \"videos.list\" = 3 }", "learned": ""} {
 		inBubble(t, what, func(t *testing.T) {
 			h, names := stormy(t, lines)
@@ -81,6 +82,7 @@ func (h *herd) learn(names []string, units int64) {
 // When a pass ends that held more than it spent, another, deferred pass goes on within a
 // second.
 func TestADeferredPassGoesOnWhenAHoldEndsEarly(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHerd(t, setup{limit: 30, job: "schedule = \"@yearly\""}, "schedule = \"@daily\"\nregions = [\"US\"]\nneeds = { \"videos.list\" = 20 }\ntimeout = \"3h\"", "long", "late")
 		h.list[1].Schedule, h.list[2].Schedule = parsed(t, "0 6 * * 6", "UTC"), parsed(t, "5 6 * * 6", "UTC")
@@ -118,6 +120,7 @@ func (h *herd) beganWithin(late time.Duration, name string, at time.Duration) {
 // A pass whose job holds nothing is not kept by what cannot be held when it goes on: needs
 // that never fit, and more holds than a ledger keeps.
 func TestADeferredPassGoesOnWithoutAHold(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var names []string
 		for i := range driver.MaxHolds + 6 {
@@ -155,6 +158,7 @@ func (s unheardHolds) Decide(ctx context.Context, b driver.Batch) (driver.Decisi
 // A hold that may have been made when the store did not answer is ended at once, not when its
 // lease ends.
 func TestAHoldWhoseAnswerIsLost(t *testing.T) {
+	t.Parallel()
 	for _, hold := range []string{"true", `"run"`} {
 		inBubble(t, hold, func(t *testing.T) {
 			w := newWorld(t, setup{job: holding + "hold = " + hold})

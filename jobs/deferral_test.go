@@ -49,6 +49,7 @@ func (w *world) deferredText() []string {
 // The regions that a pass left go on at the very instant at which the units return, and the
 // pass has one record.
 func TestADeferredPassGoesOnWhenItsUnitsReturn(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		upstream := &recorded{}
 		w := newWorld(t, setup{upstream: upstream, limit: 13, job: deferring})
@@ -85,6 +86,7 @@ func TestADeferredPassGoesOnWhenItsUnitsReturn(t *testing.T) {
 // when the job is paused, when it is taken back, when a reload removes it, and past
 // max_late.
 func TestADeferredPassIsDropped(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		job  string
 		act  func(w *world, r *Runner)
@@ -167,6 +169,7 @@ func TestADeferredPassIsDropped(t *testing.T) {
 // The next tick begins with the regions that were left, wherever they stand, and goes on
 // with the others.
 func TestTheNextTickBeginsWithWhatWasLeft(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		upstream := &recorded{}
 		w := newWorld(t, setup{upstream: upstream, limit: 100, job: `
@@ -191,6 +194,7 @@ on_exhausted = "defer"`})
 // A run that was cut goes on with its checkpoint, in a file of its own until it is
 // complete; without checkpoints it does not.
 func TestADeferredRunGoesOnWithItsCheckpoint(t *testing.T) {
+	t.Parallel()
 	for _, checkpoint := range []string{"checkpoint = \"48h\"", ""} {
 		inBubble(t, checkpoint, func(t *testing.T) {
 			upstream := &recorded{}
@@ -221,6 +225,7 @@ func TestADeferredRunGoesOnWithItsCheckpoint(t *testing.T) {
 
 // A pass may be cut again: it goes on in as many parts as it takes, in one record.
 func TestADeferredPassIsDeferredAgain(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		upstream := &recorded{}
 		w := newWorld(t, setup{upstream: upstream, limit: 12, job: strings.Replace(deferring, "parallel = 1", "parallel = 1\nstagger = \"30m\"\nmax_late = \"100h\"", 1)})
@@ -244,6 +249,7 @@ func TestADeferredPassIsDeferredAgain(t *testing.T) {
 
 // A pass alone never defers; and what a person cancels is not deferred.
 func TestWhatIsNotDeferred(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{limit: 5, job: deferring})
 		p := w.once()
@@ -255,6 +261,7 @@ func TestWhatIsNotDeferred(t *testing.T) {
 // A look comes at the instant, at once if the clock was set back, and, if a hold has ended
 // early that the pass waits for, as soon as the upstream lets it.
 func TestWhenToLookForADeferredPass(t *testing.T) {
+	t.Parallel()
 	d := deferred{At: 200, Set: 100, NotBefore: 150, HoldsEnded: 3}
 	for now, want := range map[int64]int64{99: 99, 100: 200, 199: 200, 201: 200} {
 		check.Equal(t, d.look(clocks{now: now}, 4), want, "look at", now)
@@ -268,6 +275,7 @@ func TestWhenToLookForADeferredPass(t *testing.T) {
 // Where no refusal names an instant, a look does; where that finds the units, the pauses
 // grow, as long as no instant is known.
 func TestWhenAPassIsTriedAgain(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{limit: 4, job: deferring})
 		p := &pass{runner: w.runner(), job: w.list[0], budget: w.options.Budgets["youtube/key1"], hard: t.Context()}

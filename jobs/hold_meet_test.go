@@ -31,6 +31,7 @@ func (s slowRenewals) Change(ctx context.Context, c driver.Change) (driver.Chang
 // A run that holds its needs may start while the last hold of another run is renewed and
 // has just ended.
 func TestAHoldBesideARenewal(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		upstream := &patient{recorded: &recorded{}, wait: DefaultHeartbeat + time.Second}
 		w := newWorld(t, setup{upstream: upstream, job: `
@@ -50,6 +51,7 @@ hold = "run"`, fetch: "max_pages = 1"})
 
 // A run that needs nothing, and so holds nothing, does not end the renewals of another.
 func TestARunThatHoldsNothing(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var w *world
 		upstream := http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
@@ -77,6 +79,7 @@ hold = "run"`, fetch: "max_pages = 6"})
 
 // A deferred pass that has lost a region waits until there is room for the others.
 func TestADeferredHoldOfARegionThatIsGone(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{limit: 16, job: strings.Replace(holding, "* * *", "* * 6", 1) + "hold = true\non_exhausted = \"defer\"\nmax_late = \"100h\""})
 		for range 4 { // 3 return at each of 24h to 27h
@@ -102,6 +105,7 @@ func TestADeferredHoldOfARegionThatIsGone(t *testing.T) {
 
 // More runs hold at once than a ledger keeps holds: the others wait for their turn.
 func TestMoreRunsThanHolds(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var regions []string
 		for n := range driver.MaxHolds + 6 {
@@ -122,6 +126,7 @@ func TestMoreRunsThanHolds(t *testing.T) {
 
 // A run takes its slot before it holds units: those that wait for a slot hold none.
 func TestARunWithoutASlotHoldsNothing(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{job: strings.Replace(holding, "parallel = 1", "", 1) + "hold = \"run\""})
 		w.list[0].BudgetParallel = 1
@@ -138,6 +143,7 @@ func TestARunWithoutASlotHoldsNothing(t *testing.T) {
 
 // How long a pass may take: as many rounds as there are of what runs at once.
 func TestSpanOfAHold(t *testing.T) {
+	t.Parallel()
 	const each = 5*time.Minute + 10*time.Second
 	for name, test := range map[string]struct {
 		job  Job
@@ -160,6 +166,7 @@ func TestSpanOfAHold(t *testing.T) {
 
 // So many deferred passes of a job wait, and no more: a further one is recorded and dropped.
 func TestDeferredPassesAreBounded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, setup{job: deferring})
 	s := &state{}
 	at := clocks{wall: midnight.Add(time.Hour), now: midnight.Add(time.Hour).UnixMicro()}

@@ -56,6 +56,7 @@ func (s *patient) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // A pass that holds its needs takes none of its units from others while it runs, and none are
 // taken from it. What it does not spend is back when it ends.
 func TestAPassHoldsItsNeeds(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		upstream := &patient{recorded: &recorded{}, wait: time.Second}
 		w := newWorld(t, setup{upstream: upstream, limit: 16, job: strings.Replace(holding, "4 }", "5 }", 1) + "hold = true"})
@@ -80,6 +81,7 @@ func TestAPassHoldsItsNeeds(t *testing.T) {
 
 // A pass whose needs do not fit is not started, and costs nothing.
 func TestAPassThatCannotHoldItsNeeds(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		upstream := &recorded{}
 		w := newWorld(t, setup{upstream: upstream, limit: 16, job: holding + "hold = true"})
@@ -99,6 +101,7 @@ func TestAPassThatCannotHoldItsNeeds(t *testing.T) {
 // A limit of a shorter window than the pass counts no hold: there must be room in it all the
 // same before a run starts.
 func TestAHoldBesideAShortLimit(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		upstream := &recorded{}
 		w := newWorld(t, setup{upstream: upstream, limit: 16, job: holding + "hold = true\nmax_wait = \"0s\"", more: "[upstream.youtube.limit.burst]\nlimit = 4\nwindow = \"1m\""})
@@ -112,6 +115,7 @@ func TestAHoldBesideAShortLimit(t *testing.T) {
 
 // With hold = "run" each region holds its needs before it starts, so no region is cut.
 func TestARunHoldsItsNeeds(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		upstream := &patient{recorded: &recorded{}, wait: time.Second}
 		w := newWorld(t, setup{upstream: upstream, limit: 16, job: strings.Replace(holding, "4 }", "5 }", 1) + "hold = \"run\""})
@@ -129,6 +133,7 @@ func TestARunHoldsItsNeeds(t *testing.T) {
 
 // A deferred pass that holds its needs goes on once all of them are there, not before.
 func TestADeferredPassHoldsItsNeeds(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		upstream := &recorded{}
 		w := newWorld(t, setup{upstream: upstream, limit: 16, job: strings.Replace(holding, "* * *", "* * 6", 1) + "hold = true\non_exhausted = \"defer\"\nmax_late = \"100h\""})
@@ -153,6 +158,7 @@ func TestADeferredPassHoldsItsNeeds(t *testing.T) {
 // A pass that was cut holds, to go on, only what its cut regions have left from their
 // checkpoints.
 func TestACutPassHoldsWhatIsLeft(t *testing.T) {
+	t.Parallel()
 	for _, hold := range []string{"true", `"run"`} {
 		inBubble(t, hold, func(t *testing.T) {
 			upstream := &recorded{}
@@ -178,6 +184,7 @@ func TestACutPassHoldsWhatIsLeft(t *testing.T) {
 // What a job needs that has neither needs nor a bound is learned; until then a reload cannot
 // have let it hold anything, so its pass fails.
 func TestAHoldOfUnknownNeeds(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{job: "regions = [\"US\"]"})
 		w.list[0].Hold = HoldPass
@@ -195,6 +202,7 @@ func TestAHoldOfUnknownNeeds(t *testing.T) {
 
 // If its daemon no longer reaches the store, a pass loses its hold with its claim's lease.
 func TestADeadPassLosesItsHold(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		upstream := &patient{recorded: &recorded{}, wait: 6 * time.Hour}
 		w := newWorld(t, setup{upstream: upstream, limit: 16, job: holding + "hold = true\ntimeout = \"7h\""})
