@@ -6,7 +6,10 @@
 // configuration allows ([limit.Limit.Auto]):
 //
 //   - Drift: the 0.99 quantile, by nearest rank, of what others' spending added in an hour,
-//     among the hours of the last 14 days in which it added anything. Drift is recorded when
+//     among the hours of the last 14 days in which it added anything. With fewer than a hundred
+//     such hours that would be their maximum, which the next may well exceed: then it is the
+//     most of a calendar's day, or else of 24 hours, or of the window, if that is shorter.
+//     Drift is recorded when
 //     the upstream reports; until then it is unknown. What one report finds is never more
 //     than its hour's sum, and the first report after a silent night has all of the night.
 //   - InFlight: plain charges whose requests may reach the upstream only after a reset, or in

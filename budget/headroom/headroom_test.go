@@ -74,8 +74,29 @@ func TestQuantile(t *testing.T) {
 		for n := range c.hours {
 			list = append(list, Sample{now - (c.hours-n)*hour, n + 1})
 		}
-		check.Equal(t, highest(list, now, now), c.want, "of", c.hours)
+		check.Equal(t, highest(list, limit.RollingWindow(time.Hour), now, now), c.want, "of", c.hours)
 	}
+}
+
+// Of fewer than a hundred hours the most of a day counts: of a calendar's, or of any 24
+// hours, or of the window, if that is shorter.
+func TestFewHours(t *testing.T) {
+	amounts := map[int64]int64{0: 7, 1: 20, 24: 5, 60: 24}
+	list, now := hours(amounts), begin+100*hour
+	for span, want := range map[time.Duration]int64{time.Minute: 24, time.Hour: 24, 2 * time.Hour: 27, 23 * time.Hour: 27, 24 * time.Hour: 27, 30 * 24 * time.Hour: 27} {
+		check.Equal(t, highest(list, limit.RollingWindow(span), now, now), want, "in", span)
+	}
+	rolling, calendar := limit.RollingWindow(24*time.Hour), daily(t).Window
+	check.Equal(t, highest(list, rolling, begin, begin), 7, "at first")
+	start, end := Period(calendar, begin+12*hour)
+	list = []Sample{{start - hour, 30}, {start, 5}, {end - hour, 6}, {end, 40}, {end + hour, 3}}
+	check.Equal(t, highest(list, calendar, end+2*hour, end+2*hour), 43, "of calendar days")
+	check.Equal(t, highest(list[:3], calendar, end, end), 30, "of two calendar days")
+	check.Equal(t, highest(list, rolling, end+2*hour, end+2*hour), 49, "of any 24 hours")
+	for h := range int64(few) {
+		amounts[2*24+h] = 1
+	}
+	check.Equal(t, highest(hours(amounts), rolling, begin+6*day+4*hour, begin+6*day+4*hour), 7, "of a hundred and more")
 }
 
 // A sample counts for 14 days, and its quantile for as long as the evidence reaches back.
@@ -93,7 +114,7 @@ func TestHighest(t *testing.T) {
 		{14*day - 1, 20 * day, 70},
 		{14 * day, 20 * day, 9},
 	} {
-		check.Equal(t, highest(list, begin+c.from, begin+c.now), c.want, "from", c.from/hour, "to", c.now/hour)
+		check.Equal(t, highest(list, limit.RollingWindow(24*time.Hour), begin+c.from, begin+c.now), c.want, "from", c.from/hour, "to", c.now/hour)
 	}
 	// As many small ones leave, a larger one is no longer beyond the quantile.
 	amounts := map[int64]int64{200: 50}
@@ -101,8 +122,8 @@ func TestHighest(t *testing.T) {
 		amounts[h] = 1
 	}
 	list = hours(amounts)
-	check.Equal(t, highest(list, begin+201*hour, begin+201*hour), 1, "one of 101")
-	check.Equal(t, highest(list, begin+201*hour, begin+14*day+hour), 50, "one of 99, later")
+	check.Equal(t, highest(list, limit.RollingWindow(24*time.Hour), begin+201*hour, begin+201*hour), 1, "one of 101")
+	check.Equal(t, highest(list, limit.RollingWindow(24*time.Hour), begin+201*hour, begin+14*day+hour), 50, "one of 99, later")
 }
 
 // It is lowered after three full periods in which the upstream reported, not before. The
@@ -156,12 +177,12 @@ func TestPeriodsWithGaps(t *testing.T) {
 // drift has left the 14 days.
 func TestRaisedAtOnceLoweredLate(t *testing.T) {
 	l := daily(t)
-	e := Evidence{Noted: reports(30), Since: begin, Drift: hours(map[int64]int64{24*5 + 7: 30, 24*6 + 1: 10})}
+	e := Evidence{Noted: reports(30), Since: begin, Drift: hours(map[int64]int64{24*5 + 7: 30, 24*6 + 8: 10})}
 	struck := begin + 5*day + 7*hour
 	for _, c := range []struct{ now, drift, units int64 }{
 		{struck - 1, 0, 20},
 		{struck, 30, 30},
-		{begin + 6*day + hour, 30, 30},
+		{begin + 6*day + 8*hour, 30, 30},
 		{begin + 23*day - 1, 30, 30}, // the third full period began on day 19: it still had the drift
 		{begin + 22*day - 1, 30, 30},
 		{begin + 23*day, 10, 20},

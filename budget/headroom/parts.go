@@ -77,7 +77,7 @@ func Of(l limit.Limit, e Evidence, now int64) Parts {
 		return p
 	}
 	p.Known = true
-	p.Drift = highest(e.Drift, begin, now)
+	p.Drift = highest(e.Drift, l.Window, begin, now)
 	p.InFlight = e.Noted.most(l.Window, begin-Span, limit.Never, Seen.inFlight)
 	if l.Window.Kind == limit.CalendarKind {
 		present, _ := Period(l.Window, now) // of which not all hosts may have measured
@@ -87,9 +87,13 @@ func Of(l limit.Limit, e Evidence, now int64) Parts {
 	return p
 }
 
-// highest is the highest that the quantile of the Span before an instant was, over all
-// instants from begin to now. It changes with the hours only.
-func highest(samples []Sample, begin, now int64) (most int64) {
+// few is how many hours with drift it takes to tell their 0.99 quantile from their maximum.
+const few = 100
+
+// highest is the highest that was to be kept back for drift, over all instants from begin to
+// now: the 0.99 quantile of the Span before the instant or, of few hours, the most of a day,
+// since the largest of few says little of the next. It changes with the hours only.
+func highest(samples []Sample, w limit.Window, begin, now int64) (most int64) {
 	var sorted []int64 // the amounts of the Span before an instant
 	next, first := 0, 0
 	for at := begin; ; at = min(now, at-at%hour+hour) {
@@ -101,13 +105,33 @@ func highest(samples []Sample, begin, now int64) (most int64) {
 			place, _ := slices.BinarySearch(sorted, samples[first].Amount)
 			sorted = slices.Delete(sorted, place, place+1)
 		}
-		if n := len(sorted); n > 0 {
+		switch n := len(sorted); {
+		case n >= few:
 			most = max(most, sorted[(99*n+99)/100-1])
+		case n > 0:
+			most = max(most, mostOfDay(samples[first:next], w))
 		}
 		if at >= now {
 			return most
 		}
 	}
+}
+
+// mostOfDay is the most that came in a calendar's day, or hour; for other windows within a
+// day, or the window, if that is shorter.
+func mostOfDay(samples []Sample, w limit.Window) (most int64) {
+	first, sum := 0, int64(0)
+	for _, s := range samples {
+		since := s.Hour - min(day, w.Shortest()) + 1
+		if w.Kind == limit.CalendarKind && w.Shortest() <= day {
+			since, _ = w.Calendar.Period(s.Hour)
+		}
+		for sum += s.Amount; samples[first].Hour < min(since, s.Hour); first++ {
+			sum -= samples[first].Amount
+		}
+		most = max(most, sum)
+	}
+	return most
 }
 
 // peak is the highest amount of an hour since an instant.
