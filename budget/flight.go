@@ -99,9 +99,17 @@ func (f *flight) answer(index int) (decided, error) {
 	done := decided{Decision: &f.decisions.Items[index], storeNow: f.decisions.Now, seen: f.seen}
 	if at := done.Limit; at >= 0 && at < len(f.limits) {
 		done.limit = f.limits[at].Name
-		if len(f.decisions.Items) == 1 && at < len(f.decisions.Used) && f.limits[at].Window.Shortest() > 0 { // what is used is of this decision
-			done.held = max(0, f.limits[at].Limit-f.decisions.Used[at]-done.Remaining)
+		if len(f.decisions.Items) == 1 && at < len(f.decisions.Used) { // what is used is of this decision
+			done.held = heldBeside(f.limits[at], f.decisions.Used[at], done.Remaining)
 		}
 	}
 	return done, nil
+}
+
+// heldBeside is what passes hold of a limit of which so much is used and left.
+func heldBeside(l limit.Limit, used, remaining int64) int64 {
+	if l.Window.Shortest() == 0 {
+		return 0
+	}
+	return max(0, l.Limit-used-remaining)
 }

@@ -42,6 +42,9 @@ func (b *Budget) dryRun(ctx context.Context, call Call, lease time.Duration) (Re
 	done := decided{Decision: &decisions.Items[0], storeNow: decisions.Now}
 	if at := done.Limit; at >= 0 && at < len(limits) {
 		done.limit = limits[at].Name
+		if at < len(decisions.Used) {
+			done.held = heldBeside(limits[at], decisions.Used[at], done.Remaining)
+		}
 		if done.Result == driver.Granted {
 			done.Remaining = max(0, done.Remaining-limits[at].Amount(units)) // less than 0 where it only observes
 			done.At = decisions.Now

@@ -43,8 +43,9 @@ type deferred struct {
 	SoFar  json.RawMessage `json:"so_far"`
 
 	// wait is the least time until At, for an instant that is not known by the store's
-	// clock.
-	wait time.Duration
+	// clock. Patient: nobody looks before At.
+	wait    time.Duration
+	patient bool
 }
 
 // look is when (µs, the store's clock) to look if the units are there, where so many holds
@@ -119,9 +120,9 @@ const (
 func (p *pass) unitsReturn(d *deferred, part, soFar Record) {
 	p.mu.Lock()
 	at, asked := p.returns, max(0, time.Until(p.asksAgain))
-	d.At, d.wait = at, asked
-	d.Held, d.HoldsEnded = p.besideHolds && (p.held.claim.Part <= 1 || part.Units > 0), -1
+	d.At, d.wait, d.Held, d.HoldsEnded = at, asked, p.besideHolds, -1
 	p.mu.Unlock()
+	d.patient = p.held.claim.Part > 1 && part.Units == 0
 	if at != 0 && p.job.Hold == HoldNone { // else what it held itself is back meanwhile
 		return
 	}
@@ -129,17 +130,25 @@ func (p *pass) unitsReturn(d *deferred, part, soFar Record) {
 	defer cancel()
 	d.At, d.Held = 0, false
 	var refused *budget.RefusedError
-	if errors.As(p.runner.look(ctx, p.job, d.Regions, soFar, p.budget), &refused) && !refused.RetryAt.IsZero() {
-		d.At, d.Held = refused.RetryAt.UnixMicro(), refused.Held > 0
-		return
-	}
-	if asked > 0 {
-		return
-	}
-	d.Pauses = p.held.claim.Pauses + 1
-	if at == 0 || d.Pauses > 1 { // else the units that were not there are back
+	switch {
+	case errors.As(p.runner.look(ctx, p.job, d.Regions, soFar, p.budget), &refused) && !refused.RetryAt.IsZero():
+		d.At, d.Held = soonest(p.budget, refused), refused.Held > 0
+	case asked == 0 && (at == 0 || d.patient): // else the units that were not there are back
+		d.Pauses = p.held.claim.Pauses + 1
 		d.wait = min(firstDeferral<<min(d.Pauses-1, 10), mostDeferral)
 	}
+}
+
+// soonest is the first instant (µs, the store's clock) at which a look may find what a
+// refusal says is not there: its end, or before that the instant at which what is reserved now
+// would return if it were spent at once. What is held may be given back at any time: that is
+// found otherwise.
+func soonest(in *budget.Budget, refused *budget.RefusedError) int64 {
+	at := refused.RetryAt
+	if refused.Held == 0 {
+		at = at.Add(in.Soonest(refused) - refused.RetryAfter)
+	}
+	return at.UnixMicro()
 }
 
 // look checks whether what a run of the job needs would fit now.
@@ -155,8 +164,10 @@ func (p *pass) noteRefusal(end *ending) {
 	var refused *budget.RefusedError
 	if errors.As(end.err, &refused) {
 		p.besideHolds = p.besideHolds || refused.Held > 0
-		if at := refused.RetryAt.UnixMicro(); !refused.RetryAt.IsZero() && (p.returns == 0 || at < p.returns) {
-			p.returns = at
+		if !refused.RetryAt.IsZero() {
+			if at := soonest(p.budget, refused); p.returns == 0 || at < p.returns {
+				p.returns = at
+			}
 		}
 	}
 	if end.wait > 0 {
@@ -170,7 +181,9 @@ func (p *pass) noteRefusal(end *ending) {
 // the record as it is to be stored.
 func (j *Job) postpone(s *state, at clocks, d *deferred, record Record) Record {
 	d.SoFar, d.Since, d.Set, d.NotBefore = nil, at.wall.UnixMicro(), at.now, at.now+d.wait.Microseconds()
-	d.At = max(d.At, d.NotBefore)
+	if d.At = max(d.At, d.NotBefore); d.patient {
+		d.NotBefore = d.At
+	}
 	if reason, why := j.drops(s, at, d); reason != "" {
 		return s.drops(d, record, reason, why)
 	}

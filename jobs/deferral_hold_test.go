@@ -9,9 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
+	"github.com/quotactl/quotactl/jobs/needs"
 )
 
 // stormy are thirty jobs that need three units each, of 32 that return at 24h.
@@ -80,26 +82,31 @@ func (h *herd) learn(names []string, units int64) {
 }
 
 // When a pass ends that held more than it spent, another, deferred pass goes on within a
-// second.
+// second, whether it needs one call or several.
 func TestADeferredPassGoesOnWhenAHoldEndsEarly(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		h := newHerd(t, setup{limit: 30, job: "schedule = \"@yearly\""}, "schedule = \"@daily\"\nregions = [\"US\"]\nneeds = { \"videos.list\" = 20 }\ntimeout = \"3h\"", "long", "late")
-		h.list[1].Schedule, h.list[2].Schedule = parsed(t, "0 6 * * 6", "UTC"), parsed(t, "5 6 * * 6", "UTC")
-		h.list[1].Hold = HoldPass
-		h.takes = func() time.Duration { return 100 * time.Minute }
-		h.begin()
-		after(6*time.Hour + time.Minute)
-		h.begin()
-		after(time.Hour)
-		check.EqualSlices(t, h.begun(), []string{"long-US 6h0m0s"}, "starts")
-		check.EqualSlices(t, h.recordsOf("late"), []string{"6h5m0s exhausted deferred"}, "history")
-		after(2 * time.Hour)
-		h.beganWithin(time.Second, "late-US", 7*time.Hour+40*time.Minute)
-		after(time.Hour)
-		check.EqualSlices(t, h.recordsOf("late"), []string{"6h5m0s succeeded"}, "history")
-		h.stopAll()
-	})
+	for _, calls := range []int64{1, 20} {
+		inBubble(t, fmt.Sprint(calls), func(t *testing.T) {
+			h := newHerd(t, setup{limit: 30, job: "schedule = \"@yearly\""}, "schedule = \"@daily\"\nregions = [\"US\"]\nneeds = { \"videos.list\" = 30 }\ntimeout = \"3h\"", "long", "late")
+			long, late := h.list[1], h.list[2]
+			long.Schedule, late.Schedule = parsed(t, "0 6 * * 6", "UTC"), parsed(t, "5 6 * * 6", "UTC")
+			long.Hold = HoldPass
+			late.Needs = budget.Needs{"videos.list": calls}
+			late.stated = []needs.Amount{{Operation: "videos.list", Units: calls, Calls: calls}}
+			h.takes = func() time.Duration { return 100 * time.Minute }
+			h.begin()
+			after(6*time.Hour + time.Minute)
+			h.begin()
+			after(time.Hour)
+			check.EqualSlices(t, h.begun(), []string{"long-US 6h0m0s"}, "starts")
+			check.EqualSlices(t, h.recordsOf("late"), []string{"6h5m0s exhausted deferred"}, "history")
+			after(2 * time.Hour)
+			h.beganWithin(time.Second, "late-US", 7*time.Hour+40*time.Minute)
+			after(time.Hour)
+			check.EqualSlices(t, h.recordsOf("late"), []string{"6h5m0s succeeded"}, "history")
+			h.stopAll()
+		})
+	}
 }
 
 // beganWithin holds the only start since the last look to a name and an instant, after which

@@ -43,21 +43,26 @@ func (d *daemon) resumeDeferred(of string) {
 	wake := make(chan struct{}, 1)
 	d.resuming[of] = wake
 	d.working.Go(func() {
+		early, last := false, time.Now() // when it looked early
 		for d.soft.Err() == nil {
-			seen := d.resumeNext(of)
+			seen := d.resumeNext(of, early)
 			if !seen.more && d.nothingDeferred(of, wake) {
 				return
 			}
-			d.rest(of, seen, wake)
+			if early = d.rest(of, seen, wake) || time.Since(last) >= sweepEvery; early {
+				last = time.Now()
+			}
 		}
 	})
 }
 
 // rest waits until the deferred passes of a budget, as they were seen, are to be looked at
 // again: until the first instant, or until it is woken, or a hold has ended early that one of
-// them waits for.
-func (d *daemon) rest(of string, seen sight, wake <-chan struct{}) {
-	for until := time.Now().Add(seen.wait); d.soft.Err() == nil; {
+// them waits for. It reports whether to look at all of them before their instants: each
+// second while one waits for what others hold, which may be spent or given back at any time.
+func (d *daemon) rest(of string, seen sight, wake <-chan struct{}) (early bool) {
+	began := time.Now()
+	for until := began.Add(seen.wait); d.soft.Err() == nil; {
 		wait := time.Until(until)
 		if seen.held {
 			wait = min(wait, restPoll)
@@ -65,12 +70,15 @@ func (d *daemon) rest(of string, seen sight, wake <-chan struct{}) {
 		select {
 		case <-time.After(wait):
 		case <-wake:
-			return
+			return false
 		case <-d.soft.Done():
-			return
+			return false
 		}
 		if !time.Now().Before(until) {
-			return
+			return false
+		}
+		if time.Since(began) >= 2*restPoll {
+			return true
 		}
 		ctx, cancel := context.WithTimeout(d.soft, restPoll)
 		found, err := d.runner.docs.state.Job(ctx, turnOf(of))
@@ -79,9 +87,10 @@ func (d *daemon) rest(of string, seen sight, wake <-chan struct{}) {
 			continue // the wait ends in any case
 		}
 		if facts, err := readDocument[turn](turnOf(of), found); err == nil && facts.HoldsEnded != seen.holdsEnded {
-			return
+			return false
 		}
 	}
+	return false
 }
 
 // nothingDeferred ends what watches a budget, unless it was woken meanwhile.
@@ -95,18 +104,20 @@ func (d *daemon) nothingDeferred(of string, wake chan struct{}) bool {
 	return true
 }
 
-// candidate is a deferred pass whose instant has come.
+// candidate is a deferred pass that may go on if its units are there.
 type candidate struct {
 	job       *Job
 	left      deferred
+	due       bool  // its instant has come
 	guarantee int64 // of the job's share, the largest over the limits of the budget
 }
 
 // sight is what a daemon saw of the deferred passes of a budget.
 type sight struct {
-	// list are those whose instant has come and that no other pass keeps, in the order in
+	// list are those that no other pass keeps and that may be looked at, in the order in
 	// which they go on.
 	list []candidate
+	due  bool          // the instant of one of them has come
 	wait time.Duration // until the next of the others
 	more bool          // something is deferred
 	held bool          // one of the others waits for holds to end
@@ -114,13 +125,15 @@ type sight struct {
 	holdsEnded int64
 }
 
-// resumeNext has the first of a budget's deferred passes go on whose units are there. It
-// returns what it saw, with how long to wait before it is called again.
+// resumeNext has the first of a budget's deferred passes go on whose units are there, if the
+// instant of one has come or it looks early. It returns what it saw, with how long to wait
+// before it is called again.
 //
 // The passes of one budget come in order, over all daemons: a daemon looks and claims only
 // while it has the turn of the budget, and keeps it until the pass has spent or holds
-// something. So each look sees what is left by those before.
-func (d *daemon) resumeNext(of string) (seen sight) {
+// something. So each look sees what is left by those before. When the instant of one has come,
+// all before it are looked at first: units are there that their refusals did not know of.
+func (d *daemon) resumeNext(of string, early bool) (seen sight) {
 	ctx, cancel := context.WithTimeout(d.ctx, d.runner.docs.hold())
 	defer cancel()
 	again := func(wait time.Duration) sight {
@@ -132,11 +145,14 @@ func (d *daemon) resumeNext(of string) (seen sight) {
 	case err != nil:
 		d.runner.log.Debug("the deferred passes of a budget could not be read; trying again", "budget", of, "error", err)
 		return again(retryPause)
-	case len(seen.list) == 0:
+	case len(seen.list) == 0, !seen.due && !early:
 		return seen
 	}
 	if full, err := d.slotsFull(ctx, of); full || err != nil {
 		return again(slotPoll)
+	}
+	if !seen.due && !slices.ContainsFunc(seen.list, func(c candidate) bool { return d.look(ctx, c) == nil }) {
+		return seen
 	}
 	me := newHolder()
 	switch mine, err := d.runner.docs.takeTurn(ctx, of, me); {
@@ -150,7 +166,18 @@ func (d *daemon) resumeNext(of string) (seen sight) {
 		seen.wait, seen.more = min(seen.wait, retryPause), seen.more || err != nil
 		return seen
 	}
-	return again(d.resume(ctx, seen.list[0], seen.holdsEnded, me))
+	put := false
+	for _, c := range seen.list {
+		went, wait := d.resume(ctx, c, seen.holdsEnded, me)
+		if went || wait > 0 {
+			return again(wait)
+		}
+		put = put || c.due
+	}
+	if put {
+		return again(0)
+	}
+	return seen
 }
 
 // see reads the deferred passes of a budget.
@@ -185,12 +212,13 @@ func (d *daemon) see(ctx context.Context, of string) (seen sight, err error) {
 		for _, left := range s.Deferred {
 			seen.more = true
 			look := left.look(at, seen.holdsEnded)
-			switch {
-			case look > at.now:
+			if look > at.now {
 				seen.wait = min(seen.wait, time.Duration(look-at.now)*time.Microsecond)
 				seen.held = seen.held || left.Held
-			case j.free(s): // else the end of the pass under way has the daemon look again
-				seen.list = append(seen.list, candidate{j, left, d.runner.guarantee(j)})
+			}
+			if at.now >= left.NotBefore && j.free(s) { // else the end of the pass under way has the daemon look again
+				seen.list = append(seen.list, candidate{j, left, look <= at.now, d.runner.guarantee(j)})
+				seen.due = seen.due || look <= at.now
 			}
 		}
 	}
@@ -215,28 +243,38 @@ func (r *Runner) guarantee(j *Job) (most int64) {
 	return most
 }
 
+// look checks whether the units of a deferred pass are there.
+func (d *daemon) look(ctx context.Context, c candidate) error {
+	return d.runner.look(ctx, c.job, c.left.Regions, c.left.soFar(), d.runner.budget(c.job.Budget).ForJob(c.job.Name, c.job.says()))
+}
+
 // resume looks whether the units of a deferred pass are there. If so, it begins the pass
-// and waits until the pass has spent something; else it puts the pass off. It returns how
-// long to wait before the next pass is looked at. HoldsEnded is what was seen before the look.
-func (d *daemon) resume(ctx context.Context, c candidate, holdsEnded int64, holder string) time.Duration {
+// and waits until the pass has spent something; else it puts the pass off, if its instant has
+// come. It returns whether the pass has begun, and how long to wait before the next is looked
+// at. HoldsEnded is what was seen before the look.
+func (d *daemon) resume(ctx context.Context, c candidate, holdsEnded int64, holder string) (went bool, wait time.Duration) {
 	log := d.runner.log.With("job", c.job.Name, "budget", c.job.Budget, "tick", formatTick(time.UnixMicro(c.left.Tick)), "part", c.left.Part)
-	err := d.runner.look(ctx, c.job, c.left.Regions, c.left.soFar(), d.runner.budget(c.job.Budget).ForJob(c.job.Name, c.job.says()))
+	err := d.look(ctx, c)
 	var refused *budget.RefusedError
+	known := errors.As(err, &refused) && !refused.RetryAt.IsZero()
 	switch {
 	case ctx.Err() != nil, errors.Is(err, budget.ErrUnavailable):
-		return retryPause
+		return false, retryPause
+	case !c.due && err != nil:
+		return false, 0
 	case errors.Is(err, budget.ErrTooManyHolds):
 		if d.runner.docs.putOff(ctx, c, deferred{wait: holdsPause}) != nil {
-			return retryPause
+			return false, retryPause
 		}
-		return 0
-	case errors.As(err, &refused) && !refused.RetryAt.IsZero():
-		if err := d.runner.docs.putOff(ctx, c, deferred{At: refused.RetryAt.UnixMicro(), Held: refused.Held > 0, HoldsEnded: holdsEnded}); err != nil {
+		return false, 0
+	case known:
+		at := soonest(d.runner.budget(c.job.Budget), refused)
+		if err := d.runner.docs.putOff(ctx, c, deferred{At: at, Held: refused.Held > 0, HoldsEnded: holdsEnded}); err != nil {
 			log.Debug("a deferred pass could not be put off; trying again", "error", err)
-			return retryPause
+			return false, retryPause
 		}
-		log.Debug("the units of a deferred pass have not returned", "limit", refused.Limit, "until", refused.RetryAt.UTC().Format(InstantFormat))
-		return 0
+		log.Debug("the units of a deferred pass have not returned", "limit", refused.Limit, "until", time.UnixMicro(at).UTC().Format(InstantFormat))
+		return false, 0
 	}
 	me := claimant{holder: holder, hold: d.runner.docs.hold(), deferredTick: c.left.Tick, deferredPart: c.left.Part}
 	d.mu.Lock()
@@ -246,17 +284,17 @@ func (d *daemon) resume(ctx context.Context, c candidate, holdsEnded int64, hold
 	}
 	d.mu.Unlock()
 	if f == nil { // it was removed meanwhile
-		return lookPause
+		return false, lookPause
 	}
 	done, s, err := d.takeDeferred(ctx, c.job, me)
 	switch {
 	case err != nil:
 		log.Debug("a deferred pass could not be claimed; trying again", "error", err)
-		return retryPause
+		return false, retryPause
 	case done.claim == nil && !done.changed:
-		return lookPause
+		return false, lookPause
 	case done.claim == nil:
-		return 0
+		return true, 0
 	case done.claim.Part > 1:
 		log.Info("a deferred pass goes on", "regions", done.claim.Regions)
 	}
@@ -266,7 +304,7 @@ func (d *daemon) resume(ctx context.Context, c candidate, holdsEnded int64, hold
 	case <-time.After(turnHold):
 	case <-d.soft.Done():
 	}
-	return 0
+	return true, 0
 }
 
 // takeDeferred takes the step in which a deferred pass may be claimed. If the store does not

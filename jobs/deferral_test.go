@@ -311,7 +311,7 @@ func TestWhenAPassIsTriedAgain(t *testing.T) {
 			t.Errorf("refused beside what others hold: %+v", d)
 		}
 		p.held.claim.Part, p.held.claim.Pauses = 2, 0
-		if d := returns(); d.Held || d.At != midnight.Add(2*time.Hour).UnixMicro() {
+		if d := returns(); !d.patient || d.At != midnight.Add(2*time.Hour).UnixMicro() {
 			t.Errorf("a part that spent nothing is looked at early: %+v", d)
 		}
 	})

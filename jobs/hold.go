@@ -233,8 +233,14 @@ func (r *Runner) look(ctx context.Context, j *Job, regions []string, soFar Recor
 			return err
 		}
 	}
+	span := j.span(len(regions), false)
 	if j.Hold != HoldPass {
 		regions = regions[:1]
+	}
+	if j.Hold != HoldNone { // in what the hold does not count in
+		if err := in.RoomBeside(ctx, j.Needs, budget.Call{Floor: j.Floor, Labels: budget.Labels{Job: j.Name}}, span); err != nil {
+			return err
+		}
 	}
 	asked, end := r.needsOf(ctx, j, regions, soFar)
 	switch {
@@ -243,7 +249,7 @@ func (r *Runner) look(ctx context.Context, j *Job, regions []string, soFar Recor
 	case len(asked) == 0:
 		return nil
 	}
-	err := in.WouldHold(ctx, budget.Call{Labels: budget.Labels{Job: j.Name}}, asked, j.span(len(regions), false), r.docs.hold())
+	err := in.WouldHold(ctx, budget.Call{Labels: budget.Labels{Job: j.Name}}, asked, span, r.docs.hold())
 	if j.goesWithout(err) {
 		return nil
 	}

@@ -94,10 +94,10 @@ func TestADeferredHoldOfARegionThatIsGone(t *testing.T) {
 		j := *w.list[0]
 		j.Regions = []string{"US", "GB"} // 8 units
 		check.NoError(t, r.Reload([]*Job{&j}, w.options.Budgets))
-		after(17*time.Hour + 30*time.Minute)
-		w.spend(6)
-		after(time.Hour)
-		check.EqualSlices(t, w.deferredText(), []string{"6h0m0s/2 until 27h0m0s: US GB DE"}, "deferred")
+		after(16*time.Hour + 59*time.Minute)
+		check.EqualSlices(t, w.deferredText(), []string{"6h0m0s/2 until 26h0m0s: US GB DE"}, "deferred while there is room for one region")
+		after(2 * time.Minute)
+		check.Equal(t, len(w.deferredText()), 0, "deferred passes once there is room for two")
 		close(drain)
 		check.NoError(t, <-done)
 	})

@@ -1,0 +1,111 @@
+package jobs
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
+)
+
+// The instant at which a refusal ends may pass while other regions of the pass still run: then
+// what is left goes on at once when they end, and again after each part.
+func TestADeferredPassThatOutlastsItsInstant(t *testing.T) {
+	t.Parallel()
+	for _, hold := range []string{"", "hold = \"run\"\n"} {
+		inBubble(t, hold, func(t *testing.T) {
+			h := newHerd(t, setup{limit: 2, job: "schedule = \"@yearly\""}, "schedule = \"0 6 * * 0\"\nregions = [\"US\", \"GB\", \"DE\", \"FR\"]\nstagger = \"1m\"\nneeds = { \"videos.list\" = 1 }\ntimeout = \"10m\"\nmax_late = \"200h\"\nmax_wait = \"0s\"\n"+hold, "one")
+			b := must.Get(budget.New(h.store, minutely(h.options.Budgets["youtube/key1"].Spec())))(t)
+			h.options.Budgets["youtube/key1"] = b
+			h.takes = func() time.Duration { return 8 * time.Minute }
+			after(29*time.Hour + 45*time.Minute)
+			h.spend(1) // until 30h5m
+			h.begin()
+			after(3 * time.Hour)
+			check.EqualSlices(t, h.begun(), []string{"one-US 30h0m0s", "one-GB 30h8m0s", "one-DE 30h28m0s", "one-FR 30h36m0s"}, "starts")
+			check.EqualSlices(t, h.recordsOf("one"), []string{"30h0m0s succeeded"}, "history")
+			h.stopAll()
+		})
+	}
+}
+
+// minutely is a budget whose only limit counts what is open or was spent in the last twenty
+// minutes.
+func minutely(spec budget.Spec) budget.Spec {
+	spec.Limits = append(spec.Limits[:0:0], spec.Limits...)
+	spec.Limits[0].Window.Length = (20 * time.Minute).Microseconds()
+	return spec
+}
+
+// Units that come back earlier than refusals knew are given in order: when the instant of one
+// pass comes, those before it are looked at first.
+func TestUnitsThatComeBackEarlyAreGivenInOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHerd(t, setup{limit: 10, job: "schedule = \"@yearly\""}, "schedule = \"@daily\"\nregions = [\"US\"]\nmax_late = \"200h\"", "big", "small")
+		h.list[1].Schedule, h.list[2].Schedule = parsed(t, "0 6 * * 6", "UTC"), parsed(t, "0 7 * * 6", "UTC")
+		h.list[1].Needs = budget.Needs{"videos.list": 3}
+		h.spend(2) // they return at 24h
+		after(time.Hour)
+		units := int64(8)
+		open := must.Get(h.options.Budgets["youtube/key1"].Reserve(t.Context(), budget.Call{Operation: "videos.list", Units: &units}, 23*time.Hour+59*time.Minute))(t)
+		h.begin()
+		after(23*time.Hour - 10*time.Second)
+		check.Equal(t, len(h.begun()), 0, "starts")
+		must.Do(t, open.Release(t.Context()))
+		after(time.Minute)
+		check.EqualSlices(t, h.charged(), []string{"big", "small"}, "charges of")
+		check.Equal(t, len(h.begun()), 2, "starts")
+		h.stopAll()
+	})
+}
+
+// Units that are released, and limits that are raised, are found within a minute.
+func TestUnitsThatComeBackEarlyAreFound(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHerd(t, setup{limit: 10, job: "schedule = \"@yearly\""}, "schedule = \"0 6 * * 6\"\nregions = [\"US\"]\nmax_late = \"200h\"", "one")
+		units := int64(10)
+		open := must.Get(h.options.Budgets["youtube/key1"].Reserve(t.Context(), budget.Call{Operation: "videos.list", Units: &units}, 23*time.Hour+59*time.Minute))(t)
+		h.begin()
+		after(8 * time.Hour)
+		check.Equal(t, len(h.begun()), 0, "starts")
+		must.Do(t, open.Release(t.Context()))
+		after(2 * time.Minute)
+		h.beganWithin(time.Minute, "one-US", 8*time.Hour)
+		h.stopAll()
+	})
+}
+
+// Passes that hold one after the other, and spend what they hold: those that wait go on when
+// units are back, not when the holds would have ended.
+func TestADeferredPassGoesOnWhenAHoldIsSpent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHerd(t, setup{limit: 6, job: "schedule = \"@yearly\""}, "schedule = \"0 6 * * 6\"\nregions = [\"US\"]\nneeds = { \"videos.list\" = 3 }\nhold = true\nmax_late = \"200h\"\nmax_wait = \"0s\"\ntimeout = \"5m\"", "a", "b", "c", "d")
+		h.options.Budgets["youtube/key1"] = must.Get(budget.New(h.store, minutely(h.options.Budgets["youtube/key1"].Spec())))(t)
+		h.pages = 3
+		h.takes = func() time.Duration { return 20 * time.Second }
+		h.begin()
+		after(6*time.Hour + time.Hour)
+		begun := h.begun()
+		if len(begun) != 4 {
+			t.Fatalf("starts %v", begun)
+		}
+		for _, line := range begun[2:] { // the first units are back 20 minutes after the first page
+			var name string
+			var at time.Duration
+			fields := []any{&name}
+			_, err := fmt.Sscan(line, fields...)
+			must.Do(t, err)
+			at = must.Get(time.ParseDuration(line[len(name)+1:]))(t)
+			if at > 6*time.Hour+21*time.Minute+2*time.Second {
+				t.Errorf("%s: too late", line)
+			}
+		}
+		h.stopAll()
+	})
+}
