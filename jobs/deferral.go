@@ -133,7 +133,8 @@ func (p *pass) unitsReturn(d *deferred, part, soFar Record) {
 	switch {
 	case errors.As(p.runner.look(ctx, p.job, d.Regions, soFar, p.budget), &refused) && !refused.RetryAt.IsZero():
 		d.At, d.Held = soonest(p.budget, refused), refused.Held > 0
-	case asked == 0 && (at == 0 || d.patient): // else the units that were not there are back
+	case asked == 0 && (at == 0 || d.patient) && !slices.ContainsFunc(part.Runs, func(run Run) bool { return run.Outcome == Succeeded }):
+		// else the units that were not there are back, or others of its runs had them
 		d.Pauses = p.held.claim.Pauses + 1
 		d.wait = min(firstDeferral<<min(d.Pauses-1, 10), mostDeferral)
 	}

@@ -49,7 +49,8 @@ func (d *daemon) resumeDeferred(of string) {
 			if !seen.more && d.nothingDeferred(of, wake) {
 				return
 			}
-			if early = d.rest(of, seen, wake) || time.Since(last) >= sweepEvery; early {
+			rested := d.rest(of, seen, wake)
+			if early = rested || seen.went || time.Since(last) >= sweepEvery; early {
 				last = time.Now()
 			}
 		}
@@ -120,6 +121,7 @@ type sight struct {
 	due  bool          // the instant of one of them has come
 	wait time.Duration // until the next of the others
 	more bool          // something is deferred
+	went bool          // a pass went on: there may be units for another
 	held bool          // one of the others waits for holds to end
 	// holdsEnded is how many holds of the budget have ended early.
 	holdsEnded int64
@@ -169,7 +171,7 @@ func (d *daemon) resumeNext(of string, early bool) (seen sight) {
 	put := false
 	for _, c := range seen.list {
 		went, wait := d.resume(ctx, c, seen.holdsEnded, me)
-		if went || wait > 0 {
+		if seen.went = went; went || wait > 0 {
 			return again(wait)
 		}
 		put = put || c.due

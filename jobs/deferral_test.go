@@ -290,6 +290,11 @@ func TestWhenAPassIsTriedAgain(t *testing.T) {
 				t.Errorf("after %d pauses: %+v; want %s", before, d, want)
 			}
 		}
+		d := deferred{Regions: []string{"US"}}
+		p.unitsReturn(&d, Record{Runs: []Run{{Outcome: Succeeded}, {Outcome: Exhausted}}}, Record{})
+		if d.At != 0 || d.wait != 0 || d.Pauses != 0 {
+			t.Errorf("another run of the pass had the units: %+v", d)
+		}
 		w.spend(4)
 		if d := returns(); d.At != midnight.Add(24*time.Hour).UnixMicro() || d.wait != 0 || d.Pauses != 0 {
 			t.Errorf("units are back at midnight: %+v", d)
