@@ -121,6 +121,14 @@ type Held struct {
 	Until  time.Time // the end of its lease, unless it is renewed
 }
 
+// held is what all passes hold of the limit.
+func (l *LimitStatus) held() (sum int64) {
+	for _, h := range l.Held {
+		sum += h.Amount
+	}
+	return sum
+}
+
 // heldOf lists what is held of a limit, and how much of it by each share's jobs.
 func heldOf(l limit.Limit, holds []driver.Hold) (list []Held, byShare []int64, sum int64) {
 	byShare = make([]int64, len(l.Shares))

@@ -110,10 +110,7 @@ func (b *Budget) room(ctx context.Context, needs Needs, as Call, span time.Durat
 				available -= s.Kept
 			}
 		}
-		held := int64(0)
-		for _, h := range l.Held {
-			held += h.Amount
-		}
+		held := l.held()
 		if amount == 0 || l.Used+held <= min(bound, available)-amount {
 			continue
 		}

@@ -250,10 +250,7 @@ func (b *Budget) whyLimit(l LimitStatus, why *Why) WhyLimit {
 			kept += share.Kept
 		}
 	}
-	left := min(l.Bound(w.Floor, why.Call.UseHeadroom), l.Bound(0, why.Call.UseHeadroom)-kept) - l.Used
-	for _, h := range l.Held {
-		left -= h.Amount
-	}
+	left := min(l.Bound(w.Floor, why.Call.UseHeadroom), l.Bound(0, why.Call.UseHeadroom)-kept) - l.Used - l.held()
 	w.Available, w.Short = max(0, left), max(0, w.Needs-left)
 	if r := why.Refused; r != nil && r.Limit == l.Name && errors.Is(r, ErrExhausted) && w.Short == 0 && l.ChecksNext() {
 		w.KeptAfterReset = r.Kept // it fits the present period, so it is the next that refuses it

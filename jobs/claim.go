@@ -191,3 +191,59 @@ func placeOf(holder string) string {
 	}
 	return fmt.Sprintf("in process %s on %s", parts[1], parts[0])
 }
+
+// before is the record of the parts of the claimed pass that were run before; the zero Record
+// if there are none.
+func (c *claim) before() Record {
+	record, err := readRecord(c.Before)
+	if err != nil { // there are none, or another version wrote it
+		return Record{}
+	}
+	return record
+}
+
+// recordID is the ID of the pass's record, which all its parts share.
+func (c *claim) recordID() string {
+	if c.Part > 1 {
+		return c.Record
+	}
+	return c.Holder
+}
+
+// amends returns the record of the whole pass, of which record is a part; lost parts are
+// among its runs too.
+func (c *claim) amends(record Record) Record {
+	if c.Part <= 1 {
+		return record
+	}
+	whole, err := readRecord(c.Before)
+	if err != nil { // written by another version
+		return record
+	}
+	whole.Parts, whole.Ended, whole.Host, whole.Error = c.Part, record.Ended, record.Host, record.Error
+	whole.Runs = slices.Clone(whole.Runs)
+	for _, later := range record.Runs {
+		i := slices.IndexFunc(whole.Runs, func(run Run) bool { return run.Region == later.Region })
+		if i < 0 {
+			whole.Runs = append(whole.Runs, later)
+			continue
+		}
+		whole.Runs[i] = whole.Runs[i].then(later)
+	}
+	for i := range whole.Runs { // what the part has no run of
+		run := &whole.Runs[i]
+		switch {
+		case run.Reason != ReasonDeferred, slices.ContainsFunc(record.Runs, func(r Run) bool { return r.Region == run.Region }):
+		case slices.Contains(c.Regions, run.Region): // it was lost before it reported
+			run.Reason = record.Reason
+		default: // the configuration lost the region while the pass waited
+			run.Reason = ReasonRemoved
+		}
+	}
+	outcome, reason := record.Outcome, record.Reason
+	whole.conclude()
+	if outcome == Lost || outcome == whole.Outcome {
+		whole.Outcome, whole.Reason = outcome, reason
+	}
+	return whole
+}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
-	"github.com/quotactl/quotactl/jobs/needs"
 )
 
 // deferred is what a pass left when the units were gone: it waits in its job's document
@@ -152,11 +151,6 @@ func soonest(in *budget.Budget, refused *budget.RefusedError) int64 {
 	return at.UnixMicro()
 }
 
-// look checks whether what a run of the job needs would fit now.
-func (j *Job) look(ctx context.Context, in *budget.Budget) error {
-	return in.Room(ctx, j.Needs, budget.Call{Floor: j.Floor, Labels: budget.Labels{Job: j.Name}})
-}
-
 // noteRefusal remembers when what refused a run ends: by the store's clock, or after a wait
 // that the upstream asks for. Of several instants the first counts.
 func (p *pass) noteRefusal(end *ending) {
@@ -241,46 +235,11 @@ func (s *state) drops(d *deferred, record Record, reason, why string) Record {
 	return record
 }
 
-// dropped is the record of a pass that was deferred and does not go on.
-func (r Record) dropped(reason, why string) Record {
-	r.Runs = slices.Clone(r.Runs)
-	for i := range r.Runs {
-		run := &r.Runs[i]
-		if run.Reason != ReasonDeferred {
-			continue
-		}
-		run.Reason = reason
-		if run.Error != "" {
-			run.Error += "; "
-		}
-		run.Error += "was deferred, and does not go on: " + why
-	}
-	r.concludeAs(reason)
-	return r
-}
-
-// concludeAs sums up the runs of a pass whose regions were left for want of units.
-func (r *Record) concludeAs(reason string) {
-	if r.conclude(); r.Outcome == Exhausted {
-		r.Reason = reason
-	}
-}
-
 // soFar is the record of a deferred pass.
 func (d *deferred) soFar() Record {
 	record, err := readRecord(d.SoFar)
 	if err != nil { // written by another version
 		record = Record{Tick: InstantOf(d.Tick), Kind: d.Kind, Runs: []Run{}}
-	}
-	return record
-}
-
-// before is the record of the parts of the claimed pass that were run before; the zero Record
-// if there are none.
-func (c *claim) before() Record {
-	record, err := readRecord(c.Before)
-	if err != nil { // there are none, or another version wrote it
-		return Record{}
 	}
 	return record
 }
@@ -306,75 +265,6 @@ func (s *state) putBack(c *claim, at clocks) {
 		Tick: c.Tick, Part: c.Part, Kind: c.Kind, Request: c.Request, At: at.now, Set: at.now, Since: at.wall.UnixMicro(),
 		Regions: c.Regions, Record: c.Record, SoFar: c.Before, Pauses: c.Pauses,
 	})
-}
-
-// recordID is the ID of the pass's record, which all its parts share.
-func (c *claim) recordID() string {
-	if c.Part > 1 {
-		return c.Record
-	}
-	return c.Holder
-}
-
-// amends returns the record of the whole pass, of which record is a part; lost parts are
-// among its runs too.
-func (c *claim) amends(record Record) Record {
-	if c.Part <= 1 {
-		return record
-	}
-	whole, err := readRecord(c.Before)
-	if err != nil { // written by another version
-		return record
-	}
-	whole.Parts, whole.Ended, whole.Host, whole.Error = c.Part, record.Ended, record.Host, record.Error
-	whole.Runs = slices.Clone(whole.Runs)
-	for _, later := range record.Runs {
-		i := slices.IndexFunc(whole.Runs, func(run Run) bool { return run.Region == later.Region })
-		if i < 0 {
-			whole.Runs = append(whole.Runs, later)
-			continue
-		}
-		whole.Runs[i] = whole.Runs[i].then(later)
-	}
-	for i := range whole.Runs { // what the part has no run of
-		run := &whole.Runs[i]
-		switch {
-		case run.Reason != ReasonDeferred, slices.ContainsFunc(record.Runs, func(r Run) bool { return r.Region == run.Region }):
-		case slices.Contains(c.Regions, run.Region): // it was lost before it reported
-			run.Reason = record.Reason
-		default: // the configuration lost the region while the pass waited
-			run.Reason = ReasonRemoved
-		}
-	}
-	outcome, reason := record.Outcome, record.Reason
-	whole.conclude()
-	if outcome == Lost || outcome == whole.Outcome {
-		whole.Outcome, whole.Reason = outcome, reason
-	}
-	return whole
-}
-
-// then is a run that was left, with what a later part of its pass made of it.
-func (r Run) then(later Run) Run {
-	if later.Started.IsZero() && !r.Started.IsZero() { // it was cut, and did not go on
-		r.Units, r.Calls = r.Units+later.Units, r.Calls+later.Calls
-		r.Outcome, r.Reason, r.Error = later.Outcome, later.Reason, later.Error
-		switch {
-		case r.Outcome == Skipped && r.Reason == ReasonDeferred:
-			r.Outcome = Exhausted
-		case r.Outcome == Skipped:
-			r.Outcome = Drained
-		}
-		return r
-	}
-	if later.Spent != nil && !r.Started.IsZero() {
-		if later.Spent = needs.Together(append(slices.Clone(r.Spent), later.Spent...)); r.Spent == nil {
-			later.Spent = nil // of the first part it is not known
-		}
-	}
-	later.Units, later.Calls, later.Pages = r.Units+later.Units, r.Calls+later.Calls, r.Pages+later.Pages
-	later.Unchanged += r.Unchanged
-	return later
 }
 
 // DeferredPass is a pass that goes on once its units return.

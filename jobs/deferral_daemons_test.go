@@ -220,8 +220,8 @@ func TestAHundredDeferredPassesMakeNoBurst(t *testing.T) {
 		check.Equal(t, h.together, 3, "at once")
 		at := map[string]time.Duration{"job00-US": 24 * time.Hour}
 		for _, line := range begun {
-			key, text, _ := strings.Cut(line, " ")
-			at[key] = must.Get(time.ParseDuration(text))(t)
+			name, since := h.start(line)
+			at[name] = since
 		}
 		for _, name := range names[3:] {
 			if apart := at[name+"-GB"] - at[name+"-US"]; apart < 30*time.Second {

@@ -1,7 +1,7 @@
 package jobs
 
 import (
-	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,7 +18,7 @@ func TestADeferredPassThatOutlastsItsInstant(t *testing.T) {
 	for _, hold := range []string{"", "hold = \"run\"\n"} {
 		inBubble(t, hold, func(t *testing.T) {
 			h := newHerd(t, setup{limit: 2, job: "schedule = \"@yearly\""}, "schedule = \"0 6 * * 0\"\nregions = [\"US\", \"GB\", \"DE\", \"FR\"]\nstagger = \"1m\"\nneeds = { \"videos.list\" = 1 }\ntimeout = \"10m\"\nmax_late = \"200h\"\nmax_wait = \"0s\"\n"+hold, "one")
-			b := must.Get(budget.New(h.store, minutely(h.options.Budgets["youtube/key1"].Spec())))(t)
+			b := must.Get(budget.New(h.store, within(20*time.Minute, h.options.Budgets["youtube/key1"].Spec())))(t)
 			h.options.Budgets["youtube/key1"] = b
 			h.takes = func() time.Duration { return 8 * time.Minute }
 			after(29*time.Hour + 45*time.Minute)
@@ -32,11 +32,10 @@ func TestADeferredPassThatOutlastsItsInstant(t *testing.T) {
 	}
 }
 
-// minutely is a budget whose only limit counts what is open or was spent in the last twenty
-// minutes.
-func minutely(spec budget.Spec) budget.Spec {
-	spec.Limits = append(spec.Limits[:0:0], spec.Limits...)
-	spec.Limits[0].Window.Length = (20 * time.Minute).Microseconds()
+// within is a budget whose only limit counts what is open or was spent in a window.
+func within(window time.Duration, spec budget.Spec) budget.Spec {
+	spec.Limits = slices.Clone(spec.Limits)
+	spec.Limits[0].Window.Length = window.Microseconds()
 	return spec
 }
 
@@ -85,27 +84,42 @@ func TestUnitsThatComeBackEarlyAreFound(t *testing.T) {
 func TestADeferredPassGoesOnWhenAHoldIsSpent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := newHerd(t, setup{limit: 6, job: "schedule = \"@yearly\""}, "schedule = \"0 6 * * 6\"\nregions = [\"US\"]\nneeds = { \"videos.list\" = 3 }\nhold = true\nmax_late = \"200h\"\nmax_wait = \"0s\"\ntimeout = \"5m\"", "a", "b", "c", "d")
-		h.options.Budgets["youtube/key1"] = must.Get(budget.New(h.store, minutely(h.options.Budgets["youtube/key1"].Spec())))(t)
+		h := newHerd(t, setup{limit: 6, job: "schedule = \"@yearly\""}, "schedule = \"0 6 * * 6\"\nregions = [\"US\"]\nneeds = { \"videos.list\" = 3 }\nhold = true\nmax_late = \"200h\"\nmax_wait = \"0s\"\ntimeout = \"10s\"\ngrace = \"1s\"", "a", "b", "c", "d")
+		h.options.Budgets["youtube/key1"] = must.Get(budget.New(h.store, within(20*time.Second, h.options.Budgets["youtube/key1"].Spec())))(t)
 		h.pages = 3
-		h.takes = func() time.Duration { return 20 * time.Second }
+		h.takes = func() time.Duration { return time.Second }
 		h.begin()
-		after(6*time.Hour + time.Hour)
+		after(7 * time.Hour)
 		begun := h.begun()
-		if len(begun) != 4 {
-			t.Fatalf("starts %v", begun)
-		}
-		for _, line := range begun[2:] { // the first units are back 20 minutes after the first page
-			var name string
-			var at time.Duration
-			fields := []any{&name}
-			_, err := fmt.Sscan(line, fields...)
-			must.Do(t, err)
-			at = must.Get(time.ParseDuration(line[len(name)+1:]))(t)
-			if at > 6*time.Hour+21*time.Minute+2*time.Second {
-				t.Errorf("%s: too late", line)
+		must.Equal(t, len(begun), 4, "starts")
+		for i, line := range begun[2:] { // of six pages four are back after 22 seconds, all after 23
+			first := 6*time.Hour + time.Duration(22+i)*time.Second
+			if _, since := h.start(line); since < first || since > first+2*time.Second {
+				t.Errorf("%s: want %s, or two seconds later at most", line, first)
 			}
 		}
 		h.stopAll()
+	})
+}
+
+// A pass that holds its needs looks in the limits that count no hold too, before it goes on.
+func TestADeferredHoldBesideAShortLimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		upstream := &recorded{}
+		w := newWorld(t, setup{upstream: upstream, limit: 16, job: holding + "hold = true\nmax_wait = \"0s\"\non_exhausted = \"defer\"", more: "[upstream.youtube.limit.burst]\nlimit = 4\nwindow = \"1m\""})
+		stop := w.daemon(false)
+		after(6*time.Hour + 10*time.Minute)
+		stop()
+		h := &herd{world: w}
+		for i, line := range upstream.starts() {
+			first := 6*time.Hour + time.Duration(i)*time.Minute
+			if _, since := h.start(line); since < first || since > first+time.Second {
+				t.Errorf("%s: want %s, or a second later at most", line, first)
+			}
+		}
+		check.Equal(t, upstream.count(), 12, "requests")
+		check.EqualSlices(t, w.history(), []string{"6h0m0s succeeded"}, "history")
+		check.Equal(t, w.records()[0].Parts, 3, "parts")
 	})
 }

@@ -115,13 +115,18 @@ func (h *herd) beganWithin(late time.Duration, name string, at time.Duration) {
 	h.t.Helper()
 	begun := h.begun()
 	if len(begun) == 1 {
-		if since, found := strings.CutPrefix(begun[0], name+" "); found {
-			if d := must.Get(time.ParseDuration(since))(h.t) - at; d >= 0 && d <= late {
-				return
-			}
+		if got, since := h.start(begun[0]); got == name && since >= at && since <= at+late {
+			return
 		}
 	}
 	h.t.Errorf("starts %v, want %s at %s, or %s later at most", begun, name, at, late)
+}
+
+// start takes a line of begun apart.
+func (h *herd) start(line string) (name string, since time.Duration) {
+	h.t.Helper()
+	name, text, _ := strings.Cut(line, " ")
+	return name, must.Get(time.ParseDuration(text))(h.t)
 }
 
 // A pass whose job holds nothing is not kept by what cannot be held when it goes on: needs

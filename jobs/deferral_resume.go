@@ -153,6 +153,7 @@ func (d *daemon) resumeNext(of string, early bool) (seen sight) {
 	if full, err := d.slotsFull(ctx, of); full || err != nil {
 		return again(slotPoll)
 	}
+	// Nobody takes the turn in vain, which would be two writes a second.
 	if !seen.due && !slices.ContainsFunc(seen.list, func(c candidate) bool { return d.look(ctx, c) == nil }) {
 		return seen
 	}

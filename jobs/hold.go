@@ -224,23 +224,29 @@ func (j *Job) span(regions int, once bool) time.Duration {
 	return j.Stagger + time.Duration((regions+parallel-1)/parallel)*each
 }
 
+// look checks whether what a run needs to start would fit now, in what the hold of a pass or
+// run that may take span does not count in, if the job makes one.
+func (j *Job) look(ctx context.Context, in *budget.Budget, span time.Duration) error {
+	as := budget.Call{Floor: j.Floor, Labels: budget.Labels{Job: j.Name}}
+	if j.Hold == HoldNone {
+		return in.Room(ctx, j.Needs, as)
+	}
+	return in.RoomBeside(ctx, j.Needs, as, span)
+}
+
 // look checks whether what the regions of a job need would fit now: what a run needs to
 // start, and what a pass of them would hold after the parts of it that were run so far.
 func (r *Runner) look(ctx context.Context, j *Job, regions []string, soFar Record, in *budget.Budget) error {
 	regions = slices.DeleteFunc(slices.Clone(regions), func(region string) bool { return !slices.Contains(j.Regions, region) })
-	if j.Hold == HoldNone || len(regions) == 0 {
-		if err := j.look(ctx, in); err != nil || len(regions) == 0 {
-			return err
-		}
+	if len(regions) == 0 { // then the next step drops the pass
+		return nil
 	}
 	span := j.span(len(regions), false)
+	if err := j.look(ctx, in, span); err != nil {
+		return err
+	}
 	if j.Hold != HoldPass {
 		regions = regions[:1]
-	}
-	if j.Hold != HoldNone { // in what the hold does not count in
-		if err := in.RoomBeside(ctx, j.Needs, budget.Call{Floor: j.Floor, Labels: budget.Labels{Job: j.Name}}, span); err != nil {
-			return err
-		}
 	}
 	asked, end := r.needsOf(ctx, j, regions, soFar)
 	switch {

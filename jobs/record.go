@@ -218,3 +218,51 @@ func readRecord(text []byte) (r Record, err error) {
 	}
 	return r, nil
 }
+
+// dropped is the record of a pass that was deferred and does not go on.
+func (r Record) dropped(reason, why string) Record {
+	r.Runs = slices.Clone(r.Runs)
+	for i := range r.Runs {
+		run := &r.Runs[i]
+		if run.Reason != ReasonDeferred {
+			continue
+		}
+		run.Reason = reason
+		if run.Error != "" {
+			run.Error += "; "
+		}
+		run.Error += "was deferred, and does not go on: " + why
+	}
+	r.concludeAs(reason)
+	return r
+}
+
+// concludeAs sums up the runs of a pass whose regions were left for want of units.
+func (r *Record) concludeAs(reason string) {
+	if r.conclude(); r.Outcome == Exhausted {
+		r.Reason = reason
+	}
+}
+
+// then is a run that was left, with what a later part of its pass made of it.
+func (r Run) then(later Run) Run {
+	if later.Started.IsZero() && !r.Started.IsZero() { // it was cut, and did not go on
+		r.Units, r.Calls = r.Units+later.Units, r.Calls+later.Calls
+		r.Outcome, r.Reason, r.Error = later.Outcome, later.Reason, later.Error
+		switch {
+		case r.Outcome == Skipped && r.Reason == ReasonDeferred:
+			r.Outcome = Exhausted
+		case r.Outcome == Skipped:
+			r.Outcome = Drained
+		}
+		return r
+	}
+	if later.Spent != nil && !r.Started.IsZero() {
+		if later.Spent = needs.Together(append(slices.Clone(r.Spent), later.Spent...)); r.Spent == nil {
+			later.Spent = nil // of the first part it is not known
+		}
+	}
+	later.Units, later.Calls, later.Pages = r.Units+later.Units, r.Calls+later.Calls, r.Pages+later.Pages
+	later.Unchanged += r.Unchanged
+	return later
+}

@@ -116,12 +116,7 @@ func (p *pass) admit(place int, region string, began time.Time, running chan str
 
 // room waits until what a run needs would fit, at most the job's MaxWait, or is held.
 func (p *pass) room(region string, over context.Context) *ending {
-	if p.job.Hold == HoldNone {
-		return p.waitForUnits(region, over, func() error { return p.job.look(p.hard, p.budget) })
-	}
-	return p.waitForUnits(region, over, func() error { // in what the hold does not count in
-		return p.budget.RoomBeside(p.hard, p.job.Needs, budget.Call{Floor: p.job.Floor, Labels: budget.Labels{Job: p.job.Name}}, p.job.span(p.regions, p.once))
-	})
+	return p.waitForUnits(region, over, func() error { return p.job.look(p.hard, p.budget, p.job.span(p.regions, p.once)) })
 }
 
 // waitForUnits repeats ask while it is refused, at most for the job's MaxWait. The region is
