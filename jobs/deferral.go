@@ -298,3 +298,24 @@ func (p *pass) wasDeferred(ctx context.Context, d *deferred) {
 		p.log.Debug("the other daemons could not be told of the deferred pass", "error", err)
 	}
 }
+
+// dropRemoved records and drops the deferred passes of a job that a reload has removed.
+func (d *daemon) dropRemoved(j *Job) {
+	ctx, cancel := context.WithTimeout(d.ctx, d.runner.docs.hold())
+	defer cancel()
+	var dropped []deferred
+	err := d.runner.docs.change(ctx, j, func(s *state, _ clocks) (edit, error) {
+		if dropped = s.Deferred; len(dropped) == 0 {
+			return edit{}, errStays
+		}
+		return s.dropAll(ReasonRemoved, "the configuration no longer has the job"), nil
+	})
+	switch {
+	case err == nil:
+		for _, left := range dropped {
+			d.report(j, []Record{left.soFar().dropped(ReasonRemoved, "")})
+		}
+	case d.ctx.Err() == nil:
+		d.runner.log.Warn("the deferred passes of a job that was removed could not be dropped", "job", j.Name, "error", err)
+	}
+}

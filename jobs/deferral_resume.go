@@ -43,28 +43,39 @@ func (d *daemon) resumeDeferred(of string) {
 	wake := make(chan struct{}, 1)
 	d.resuming[of] = wake
 	d.working.Go(func() {
-		early, last := false, time.Now() // when it looked early
+		early, v := false, vantage{at: time.Now()}
 		for d.soft.Err() == nil {
 			seen := d.resumeNext(of, early)
 			if !seen.more && d.nothingDeferred(of, wake) {
 				return
 			}
-			rested := d.rest(of, seen, wake)
-			if early = rested || seen.went || time.Since(last) >= sweepEvery; early {
-				last = time.Now()
+			early = d.rest(of, seen, &v, wake)
+			if seen.went { // what it left is not known
+				early, v.room = true, nil
 			}
 		}
 	})
 }
 
+// vantage is from where a daemon last asked what a budget has left.
+type vantage struct {
+	at   time.Time
+	set  int64 // when the last of the deferred passes was put off, or deferred
+	room []int64
+}
+
 // rest waits until the deferred passes of a budget, as they were seen, are to be looked at
 // again: until the first instant, or until it is woken, or a hold has ended early that one of
-// them waits for. It reports whether to look at all of them before their instants: each
-// second while one waits for what others hold, which may be spent or given back at any time.
-func (d *daemon) rest(of string, seen sight, wake <-chan struct{}) (early bool) {
-	began := time.Now()
-	for until := began.Add(seen.wait); d.soft.Err() == nil; {
-		wait := time.Until(until)
+// them waits for. It reports whether to look at all of them before their instants, because
+// there is more room: it asks for that each minute, and each second while one waits for what
+// others hold.
+func (d *daemon) rest(of string, seen sight, v *vantage, wake <-chan struct{}) (early bool) {
+	every := sweepEvery
+	if seen.held {
+		every = 2 * restPoll
+	}
+	for until := time.Now().Add(seen.wait); d.soft.Err() == nil; {
+		wait := min(time.Until(until), time.Until(v.at.Add(every)))
 		if seen.held {
 			wait = min(wait, restPoll)
 		}
@@ -75,11 +86,14 @@ func (d *daemon) rest(of string, seen sight, wake <-chan struct{}) (early bool) 
 		case <-d.soft.Done():
 			return false
 		}
+		if time.Since(v.at) >= every && d.roomier(of, seen, v) {
+			return true
+		}
 		if !time.Now().Before(until) {
 			return false
 		}
-		if time.Since(began) >= 2*restPoll {
-			return true
+		if !seen.held {
+			continue
 		}
 		ctx, cancel := context.WithTimeout(d.soft, restPoll)
 		found, err := d.runner.docs.state.Job(ctx, turnOf(of))
@@ -92,6 +106,34 @@ func (d *daemon) rest(of string, seen sight, wake <-chan struct{}) (early bool) 
 		}
 	}
 	return false
+}
+
+// roomier asks what the budget has left, and reports whether one of the deferred passes may
+// fit that did not before: a limit has more left, less is kept for a share, a lock has ended,
+// or a pass was refused since. It is one question, however many passes are deferred.
+func (d *daemon) roomier(of string, seen sight, v *vantage) (more bool) {
+	ctx, cancel := context.WithTimeout(d.soft, restPoll)
+	defer cancel()
+	before, spends := *v, d.runner.budget(of)
+	if v.at = time.Now(); spends == nil { // a reload has removed it
+		return false
+	}
+	status, err := spends.Status(ctx)
+	if err != nil {
+		return false
+	}
+	v.set, v.room = seen.set, []int64{-int64(len(status.Locks))}
+	for _, l := range status.Limits {
+		v.room = append(v.room, l.Remaining)
+		for _, share := range l.Shares {
+			v.room = append(v.room, -share.Kept)
+		}
+	}
+	more = v.set != before.set || len(v.room) != len(before.room)
+	for i := 0; i < len(v.room) && !more; i++ {
+		more = v.room[i] > before.room[i]
+	}
+	return more
 }
 
 // nothingDeferred ends what watches a budget, unless it was woken meanwhile.
@@ -123,8 +165,9 @@ type sight struct {
 	more bool          // something is deferred
 	went bool          // a pass went on: there may be units for another
 	held bool          // one of the others waits for holds to end
-	// holdsEnded is how many holds of the budget have ended early.
-	holdsEnded int64
+	// holdsEnded is how many holds of the budget have ended early, and set when the last of
+	// the passes was deferred or put off (µs, the store's clock).
+	holdsEnded, set int64
 }
 
 // resumeNext has the first of a budget's deferred passes go on whose units are there, if the
@@ -213,7 +256,7 @@ func (d *daemon) see(ctx context.Context, of string) (seen sight, err error) {
 		}
 		at := clocks{wall: d.runner.now(), store: found.Wall, now: found.Now}
 		for _, left := range s.Deferred {
-			seen.more = true
+			seen.more, seen.set = true, max(seen.set, left.Set)
 			look := left.look(at, seen.holdsEnded)
 			if look > at.now {
 				seen.wait = min(seen.wait, time.Duration(look-at.now)*time.Microsecond)
@@ -334,55 +377,4 @@ func (d *documents) putOff(ctx context.Context, c candidate, until deferred) err
 		wait.Set, wait.Held, wait.HoldsEnded = at.now, until.Held, until.HoldsEnded
 		return edit{}, nil
 	})
-}
-
-// slotsFull reports whether as many runs of a budget are under way as the configuration
-// allows. A slot that was not renewed in time does not count: only who takes a slot finds
-// out that its holder is dead.
-func (d *daemon) slotsFull(ctx context.Context, of string) (bool, error) {
-	most := 0
-	for _, j := range d.runner.list() {
-		if j.Budget == of {
-			most = j.BudgetParallel
-		}
-	}
-	if most == 0 {
-		return false, nil
-	}
-	found, err := d.runner.docs.state.Job(ctx, runSlots(of))
-	if err != nil {
-		return false, err
-	}
-	taken, err := readDocument[slots](runSlots(of), found)
-	if err != nil {
-		return false, err
-	}
-	at, held := clocks{now: found.Now}, 0
-	for _, one := range taken.Held {
-		if !at.past(one.Until, d.runner.docs.hold()) {
-			held++
-		}
-	}
-	return held >= most, nil
-}
-
-// dropRemoved records and drops the deferred passes of a job that a reload has removed.
-func (d *daemon) dropRemoved(j *Job) {
-	ctx, cancel := context.WithTimeout(d.ctx, d.runner.docs.hold())
-	defer cancel()
-	var dropped []deferred
-	err := d.runner.docs.change(ctx, j, func(s *state, _ clocks) (edit, error) {
-		if dropped = s.Deferred; len(dropped) == 0 {
-			return edit{}, errStays
-		}
-		return s.dropAll(ReasonRemoved, "the configuration no longer has the job"), nil
-	})
-	switch {
-	case err == nil:
-		for _, left := range dropped {
-			d.report(j, []Record{left.soFar().dropped(ReasonRemoved, "")})
-		}
-	case d.ctx.Err() == nil:
-		d.runner.log.Warn("the deferred passes of a job that was removed could not be dropped", "job", j.Name, "error", err)
-	}
 }

@@ -251,3 +251,33 @@ func (r *Runner) announceHoldEnd(ctx context.Context, of string) {
 		r.log.Debug("that a hold has ended could not be announced", "budget", of, "error", err)
 	}
 }
+
+// slotsFull reports whether as many runs of a budget are under way as the configuration
+// allows. A slot that was not renewed in time does not count: only who takes a slot finds
+// out that its holder is dead.
+func (d *daemon) slotsFull(ctx context.Context, of string) (bool, error) {
+	most := 0
+	for _, j := range d.runner.list() {
+		if j.Budget == of {
+			most = j.BudgetParallel
+		}
+	}
+	if most == 0 {
+		return false, nil
+	}
+	found, err := d.runner.docs.state.Job(ctx, runSlots(of))
+	if err != nil {
+		return false, err
+	}
+	taken, err := readDocument[slots](runSlots(of), found)
+	if err != nil {
+		return false, err
+	}
+	at, held := clocks{now: found.Now}, 0
+	for _, one := range taken.Held {
+		if !at.past(one.Until, d.runner.docs.hold()) {
+			held++
+		}
+	}
+	return held >= most, nil
+}
