@@ -340,7 +340,7 @@ func TestADeferredPassThatGoesOnOverlaps(t *testing.T) {
 func TestADeferredPassIsGivenBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := newHerd(t, setup{limit: 10, job: "schedule = \"@yearly\""}, "schedule = \"0 23 * * 6\"\nregions = [\"US\"]", "one")
+		h := newHerd(t, setup{limit: 10, job: "schedule = \"@yearly\""}, "schedule = \"0 23 * * 6\"\nregions = [\"US\"]\nmax_wait = \"30s\"", "one")
 		h.spend(10)
 		after(22 * time.Hour)
 		h.begin()

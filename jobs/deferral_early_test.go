@@ -62,6 +62,28 @@ func TestUnitsThatComeBackEarlyAreGivenInOrder(t *testing.T) {
 	})
 }
 
+// A pass that ticks shortly before units return does not wait for them beside the deferred
+// ones, but takes its place among them.
+func TestAPassTakesItsPlaceAmongTheDeferred(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHerd(t, setup{limit: 10, job: "schedule = \"@yearly\""}, "schedule = \"@daily\"\nregions = [\"US\"]\nmax_late = \"200h\"", "z", "a")
+		h.list[1].Schedule, h.list[2].Schedule = parsed(t, "0 23 * * 6", "UTC"), parsed(t, "0 0 * * 0", "UTC")
+		after(20 * time.Second)
+		h.spend(1)
+		after(5 * time.Second)
+		h.spend(9)
+		h.begin()
+		h.begin()
+		after(24*time.Hour - 20*time.Second)
+		check.EqualSlices(t, h.recordsOf("a"), []string{"24h0m0s exhausted deferred"}, "history at", time.Since(midnight))
+		after(time.Minute)
+		check.EqualSlices(t, h.charged(), []string{"z", "a"}, "charges of")
+		check.EqualSlices(t, h.begun(), []string{"z-US 24h0m20s", "a-US 24h0m25s"}, "starts")
+		h.stopAll()
+	})
+}
+
 // Units that are released, and limits that are raised, are found within a minute.
 func TestUnitsThatComeBackEarlyAreFound(t *testing.T) {
 	t.Parallel()

@@ -20,8 +20,8 @@ const (
 	// between them.
 	lookPause = 250 * time.Millisecond
 	// restPoll is how often a daemon asks whether a hold has ended early, while a pass waits
-	// for that.
-	restPoll = 500 * time.Millisecond
+	// for that, or whether a run has ended that takes one of the upstream's places.
+	restPoll = 250 * time.Millisecond
 )
 
 // resumeDeferred has the deferred passes of a budget go on when their units return. For
@@ -67,8 +67,8 @@ type vantage struct {
 // rest waits until the deferred passes of a budget, as they were seen, are to be looked at
 // again: until the first instant, or until it is woken, or a hold has ended early that one of
 // them waits for. It reports whether to look at all of them before their instants, because
-// there is more room: it asks for that each minute, and each second while one waits for what
-// others hold.
+// there is more room: it asks for that each minute, and each half second while one waits for
+// what others hold.
 func (d *daemon) rest(of string, seen sight, v *vantage, wake <-chan struct{}) (early bool) {
 	every := sweepEvery
 	if seen.held {
@@ -95,7 +95,7 @@ func (d *daemon) rest(of string, seen sight, v *vantage, wake <-chan struct{}) (
 		if !seen.held {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(d.soft, restPoll)
+		ctx, cancel := context.WithTimeout(d.soft, turnHold)
 		found, err := d.runner.docs.state.Job(ctx, turnOf(of))
 		cancel()
 		if err != nil {
@@ -112,7 +112,7 @@ func (d *daemon) rest(of string, seen sight, v *vantage, wake <-chan struct{}) (
 // fit that did not before: a limit has more left, less is kept for a share, a lock has ended,
 // or a pass was refused since. It is one question, however many passes are deferred.
 func (d *daemon) roomier(of string, seen sight, v *vantage) (more bool) {
-	ctx, cancel := context.WithTimeout(d.soft, restPoll)
+	ctx, cancel := context.WithTimeout(d.soft, turnHold)
 	defer cancel()
 	before, spends := *v, d.runner.budget(of)
 	if v.at = time.Now(); spends == nil { // a reload has removed it
@@ -194,7 +194,7 @@ func (d *daemon) resumeNext(of string, early bool) (seen sight) {
 		return seen
 	}
 	if full, err := d.slotsFull(ctx, of); full || err != nil {
-		return again(slotPoll)
+		return again(restPoll)
 	}
 	// Nobody takes the turn in vain, which would be two writes a second.
 	if !seen.due && !slices.ContainsFunc(seen.list, func(c candidate) bool { return d.look(ctx, c) == nil }) {

@@ -10,6 +10,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
+	"github.com/quotactl/quotactl/jobs/needs"
 )
 
 // deferring is a job that has units for five regions of each day, and defers the others.
@@ -320,4 +321,31 @@ func TestWhenAPassIsTriedAgain(t *testing.T) {
 			t.Errorf("a part that spent nothing is looked at early: %+v", d)
 		}
 	})
+}
+
+// What a run was charged by operation is not known where a part was lost that had been charged
+// more than it reported.
+func TestWhatThePartsOfARunSpent(t *testing.T) {
+	t.Parallel()
+	started := InstantOf(1)
+	spent := func(units int64) []needs.Amount {
+		return []needs.Amount{{Operation: "videos.list", Units: units, Calls: 1}}
+	}
+	first := Run{Started: started, Units: 2, Calls: 1, Spent: spent(2)}
+	for name, c := range map[string]struct {
+		later Run
+		units int64 // by operation; 0: not known
+	}{
+		"went on":                     {Run{Started: started, Units: 3, Calls: 1, Spent: spent(3)}, 5},
+		"did not go on":               {Run{}, 2},
+		"lost, charged more":          {Run{Started: started, Units: 3, Calls: 1}, 0},
+		"lost, not known to have run": {Run{Units: 3, Calls: 1}, 0},
+	} {
+		whole, sum := first.then(c.later), int64(0)
+		for _, a := range whole.Spent {
+			sum += a.Units
+		}
+		check.Equal(t, whole.Units, 2+c.later.Units, name, "units")
+		check.Equal(t, sum, c.units, name, "by operation")
+	}
 }

@@ -236,7 +236,7 @@ func (f *fetchRun) page(ctx context.Context, token string) (*page, *ending) {
 		if open.IsZero() {
 			open = time.Now().Add(f.run.job.MaxWait)
 		}
-		wait, waits := f.run.job.refusalWait(f.run.budget, refused, open)
+		wait, waits := refusalWait(f.run.budget, refused, f.run.job.MaxWait, open)
 		waits = waits && end.outcome == Exhausted
 		if end.outcome == Exhausted {
 			logRefusal(f.run.hard, f.run.log, refused, waits, &recovering)
@@ -255,14 +255,14 @@ func (f *fetchRun) page(ctx context.Context, token string) (*page, *ending) {
 const leastRefusalWait = 100 * time.Millisecond
 
 // refusalWait is how long to wait before a refused call is tried again, and whether the
-// wait is worth it. The wait is RetryAfter, if that is at most the job's MaxWait; or a
+// wait is worth it. The wait is RetryAfter, if that is at most the longest; or a
 // shorter one, until latest at most, while requests under way may end before their
 // leases.
-func (j *Job) refusalWait(from *budget.Budget, refused *budget.RefusedError, latest time.Time) (time.Duration, bool) {
-	if errors.Is(refused, budget.ErrRecovering) { // whatever MaxWait is: it lasts a minute at most, and nothing is spent
+func refusalWait(from *budget.Budget, refused *budget.RefusedError, longest time.Duration, latest time.Time) (time.Duration, bool) {
+	if errors.Is(refused, budget.ErrRecovering) { // however long: it lasts a minute at most, and nothing is spent
 		return max(from.Soonest(refused), leastRefusalWait), true
 	}
-	if refused.RetryAfter <= j.MaxWait {
+	if refused.RetryAfter <= longest {
 		return refused.RetryAfter, refused.RetryAfter > 0
 	}
 	soonest := max(from.Soonest(refused), leastRefusalWait)

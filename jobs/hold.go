@@ -94,7 +94,7 @@ func (p *pass) holds() Hold {
 const unaskedHolds = driver.MaxHolds / 2
 
 // hold holds what regions need until endHold: those of the whole pass for an empty region.
-// It waits for units for at most the job's MaxWait. With an ending nothing is held.
+// It waits for units for at most the job's StartWait. With an ending nothing is held.
 func (p *pass) hold(region string, of []string, over context.Context) *ending {
 	asked, end := p.runner.needsOf(p.hard, p.job, of, p.held.claim.before())
 	if end != nil || len(asked) == 0 {

@@ -25,6 +25,10 @@ type Job struct {
 	// Timeout ends a run. Grace is what a page under way has left when the daemon stops,
 	// or a command when it is asked to end. MaxWait is the longest wait for units.
 	Timeout, Grace, MaxWait time.Duration
+	// StartWait is the longest wait for units before a run starts: MaxWait. For a job whose
+	// passes are deferred it is a second if the configuration has no max_wait, so that they
+	// wait in the order of the deferred ones.
+	StartWait time.Duration
 	// Floor is how many units each call leaves to more important ones.
 	Floor int64
 	// Parallel is how many runs of a pass run at once; 0: all in the daemon, one in

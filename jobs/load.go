@@ -19,6 +19,8 @@ const (
 	DefaultTimeout = 5 * time.Minute
 	DefaultGrace   = 10 * time.Second
 	DefaultMaxWait = 30 * time.Second
+	// deferWait is how long a run waits before its start rather than to be deferred.
+	deferWait = time.Second
 	// DefaultMaxLate is how late a tick may be caught up, DefaultCatchUpLimit how many at
 	// most.
 	DefaultMaxLate      = 24 * time.Hour
@@ -83,6 +85,10 @@ func (l *loader) job(node config.Node) *Job {
 	j.readRegions(t["regions"])
 	j.readSpans(t)
 	j.readTicks(t)
+	j.StartWait = j.MaxWait
+	if j.OnExhausted == DeferExhausted && !t["max_wait"].Exists() {
+		j.StartWait = deferWait
+	}
 	if policy := t["on_store_error"].Policy(); policy != "" {
 		j.OnStoreError = policy
 		if why := l.cfg.OpenIsClosed(upstream); policy == budget.Open && why != "" {

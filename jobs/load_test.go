@@ -115,7 +115,7 @@ command = ["fetch", "{region}"]
 	for i, want := range []*Job{
 		{
 			Name: "small", Budget: "youtube/key1", Regions: []string{""},
-			Timeout: 5 * time.Minute, Grace: 10 * time.Second, MaxWait: 30 * time.Second,
+			Timeout: 5 * time.Minute, Grace: 10 * time.Second, MaxWait: 30 * time.Second, StartWait: 30 * time.Second,
 			CatchUp: CatchUpNone, CatchUpLimit: 10, MaxLate: 24 * time.Hour, Overlap: Skip, OnExhausted: StopExhausted, RetryWait: 5 * time.Second, History: 168 * time.Hour,
 			Needs:      budget.Needs{"videos.list": 1},
 			Fetch:      &Fetch{Operation: "videos.list", URL: "https://upstream.test/v3/videos", Output: cfg.Path("{tick}.ndjson")},
@@ -124,7 +124,7 @@ command = ["fetch", "{region}"]
 		},
 		{
 			Name: "large", Budget: "youtube/key1", Regions: []string{"US", "GB"}, Stagger: 8 * time.Minute,
-			Timeout: 10 * time.Minute, Grace: 20 * time.Second, MaxWait: time.Minute, Floor: 100, Parallel: 2,
+			Timeout: 10 * time.Minute, Grace: 20 * time.Second, MaxWait: time.Minute, StartWait: time.Minute, Floor: 100, Parallel: 2,
 			CatchUp: CatchUpAll, CatchUpLimit: 5, MaxLate: 6 * time.Hour, Overlap: Queue, OnExhausted: DeferExhausted, Retries: 3, RetryWait: 2 * time.Second, History: 48 * time.Hour, Checkpoint: 12 * time.Hour,
 			OnStoreError: budget.Closed, Needs: budget.Needs{"search.list": 2, "videos.list": 4},
 			Fetch: &Fetch{
@@ -138,7 +138,7 @@ command = ["fetch", "{region}"]
 		},
 		{
 			Name: "script", Budget: "open/none", Regions: []string{""},
-			Timeout: 5 * time.Minute, Grace: 10 * time.Second, MaxWait: 30 * time.Second,
+			Timeout: 5 * time.Minute, Grace: 10 * time.Second, MaxWait: 30 * time.Second, StartWait: 30 * time.Second,
 			CatchUp: CatchUpNone, CatchUpLimit: 10, MaxLate: 24 * time.Hour, Overlap: Skip, OnExhausted: StopExhausted, RetryWait: 5 * time.Second, History: 168 * time.Hour,
 			Needs: budget.Needs{"": 1}, Command: []string{"fetch", "{region}"},
 			credential: config.Credential{Label: "none"}, upstream: "open",

@@ -247,7 +247,9 @@ func (r *Record) concludeAs(reason string) {
 // then is a run that was left, with what a later part of its pass made of it.
 func (r Run) then(later Run) Run {
 	if later.Started.IsZero() && !r.Started.IsZero() { // it was cut, and did not go on
-		r.Units, r.Calls = r.Units+later.Units, r.Calls+later.Calls
+		if r.Units, r.Calls = r.Units+later.Units, r.Calls+later.Calls; later.Calls > 0 {
+			r.Spent = nil // a part that was lost took more, of which the operations are not known
+		}
 		r.Outcome, r.Reason, r.Error = later.Outcome, later.Reason, later.Error
 		switch {
 		case r.Outcome == Skipped && r.Reason == ReasonDeferred:

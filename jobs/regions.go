@@ -114,19 +114,23 @@ func (p *pass) admit(place int, region string, began time.Time, running chan str
 	return nil, func() { slots(); p.endHold(region) }
 }
 
-// room waits until what a run needs would fit, at most the job's MaxWait, or is held.
+// room waits until what a run needs would fit, at most the job's StartWait, or is held.
 func (p *pass) room(region string, over context.Context) *ending {
 	return p.waitForUnits(region, over, func() error { return p.job.look(p.hard, p.budget, p.job.span(p.regions, p.once)) })
 }
 
-// waitForUnits repeats ask while it is refused, at most for the job's MaxWait. The region is
-// empty for a whole pass.
+// waitForUnits repeats ask while it is refused, at most for the job's StartWait, or MaxWait for
+// a pass that is run alone. The region is empty for a whole pass.
 func (p *pass) waitForUnits(region string, over context.Context, ask func() error) *ending {
 	log := p.log.With("tick", formatTick(p.tick))
 	if region != "" || p.job.Hold != HoldPass {
 		log = p.log.With("region", region, "run", p.job.partLabel(p.tick, p.held.claim.Part, region))
 	}
-	latest := time.Now().Add(p.job.MaxWait)
+	longest := p.job.StartWait
+	if p.once { // it is never deferred
+		longest = p.job.MaxWait
+	}
+	latest := time.Now().Add(longest)
 	recovering := false // the wait for a recovery was logged
 	for {
 		err := ask()
@@ -141,7 +145,7 @@ func (p *pass) waitForUnits(region string, over context.Context, ask func() erro
 		if refused.Floor > 0 { // it was asked with the job's floor
 			refused.FloorJob = p.job.Name
 		}
-		wait, waits := p.job.refusalWait(p.budget, refused, latest)
+		wait, waits := refusalWait(p.budget, refused, longest, latest)
 		if end.wait > 0 {
 			wait, waits = end.wait, true
 		}
