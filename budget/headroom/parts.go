@@ -95,7 +95,7 @@ const few = 100
 // since the largest of few says little of the next. It changes with the hours only.
 func highest(samples []Sample, w limit.Window, begin, now int64) (most int64) {
 	var sorted []int64 // the amounts of the Span before an instant
-	next, first := 0, 0
+	next, first, days := 0, 0, daysOf(samples, w)
 	for at := begin; ; at = min(now, at-at%hour+hour) {
 		for ; next < len(samples) && samples[next].Hour <= at; next++ {
 			place, _ := slices.BinarySearch(sorted, samples[next].Amount)
@@ -109,7 +109,7 @@ func highest(samples []Sample, w limit.Window, begin, now int64) (most int64) {
 		case n >= few:
 			most = max(most, sorted[(99*n+99)/100-1])
 		case n > 0:
-			most = max(most, mostOfDay(samples[first:next], w))
+			most = max(most, mostOfDay(samples[first:next], days[first:next]))
 		}
 		if at >= now {
 			return most
@@ -117,16 +117,29 @@ func highest(samples []Sample, w limit.Window, begin, now int64) (most int64) {
 	}
 }
 
-// mostOfDay is the most that came in a calendar's day, or hour; for other windows within a
-// day, or the window, if that is shorter.
-func mostOfDay(samples []Sample, w limit.Window) (most int64) {
-	first, sum := 0, int64(0)
-	for _, s := range samples {
-		since := s.Hour - min(day, w.Shortest()) + 1
-		if w.Kind == limit.CalendarKind && w.Shortest() <= day {
-			since, _ = w.Calendar.Period(s.Hour)
+// daysOf is from when on (µs) a sample's day counts that ends with the sample: a calendar's day,
+// or hour; for other windows a day, or the window, if that is shorter.
+func daysOf(samples []Sample, w limit.Window) []int64 {
+	days := make([]int64, len(samples))
+	var start, next int64 // of the calendar's period
+	for i, s := range samples {
+		if w.Kind != limit.CalendarKind || w.Shortest() > day {
+			days[i] = s.Hour - min(day, w.Shortest()) + 1
+			continue
 		}
-		for sum += s.Amount; samples[first].Hour < min(since, s.Hour); first++ {
+		if s.Hour >= next {
+			start, next = w.Calendar.Period(s.Hour)
+		}
+		days[i] = start
+	}
+	return days
+}
+
+// mostOfDay is the most that came in a sample's day, up to the sample.
+func mostOfDay(samples []Sample, days []int64) (most int64) {
+	first, sum := 0, int64(0)
+	for i, s := range samples {
+		for sum += s.Amount; samples[first].Hour < min(days[i], s.Hour); first++ {
 			sum -= samples[first].Amount
 		}
 		most = max(most, sum)
