@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -292,8 +293,11 @@ func checkFits(node config.Node, j *Job, upstream config.Upstream) {
 			}
 		}
 		if covered && left < 0 {
-			node.Fail("job %s could never start: its needs and its floor of %d exceed limit %s (%d); lower needs or floor, or raise the limit",
-				j.Name, j.Floor, l.Name, l.Limit)
+			beside := ""
+			if j.Floor > 0 {
+				beside = fmt.Sprintf(" and its floor of %d", j.Floor)
+			}
+			node.Fail("job %s could never start: its needs%s exceed limit %s (%d); lower needs or floor, or raise the limit", j.Name, beside, l.Name, l.Limit)
 			return
 		}
 		needs, most := bound-left, l.Most(l.ShareOf(j.Name))

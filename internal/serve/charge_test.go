@@ -32,7 +32,7 @@ func TestCharge(t *testing.T) {
 		first.has("Content-Type", "application/json", "RateLimit", `"daily";r=60`, "RateLimit-Policy", policy+divided)
 		again := w.post("/v1/charge", `{"budget": "shop/main", "operation": "export", "id": "a"}`)
 		again.is(200, "allowed", true, "replayed", true, "units", 40, "charged", true)
-		made := w.post("/v1/charge", `{"budget":"shop/main","operation":"get","units":7,"floor":50,"on_store_error":"open"}`)
+		made := w.post("/v1/charge", `{"budget":"shop/main","operation":"get","units":7,"floor":50,"region":"","on_store_error":"open"}`)
 		made.is(200, "units", 7, "remaining", 53)
 		made.has("RateLimit-Policy", policy+`, "gets";q=50;w=3600`+divided)
 		if id := made.body["id"].(string); len(id) < 20 {

@@ -139,6 +139,9 @@ func (q *request) set(name string, value []byte) string {
 	case "job":
 		return textOf(value, &call.Labels.Job)
 	case "region":
+		if string(value) == `""` { // QUOTACTL_REGION of a job without regions
+			return ""
+		}
 		return textOf(value, &call.Labels.Region)
 	case "run":
 		return textOf(value, &call.Labels.Run)
