@@ -47,9 +47,9 @@ type deferred struct {
 	patient bool
 }
 
-// look is when (µs, the store's clock) to look if the units are there, where so many holds
+// due is when (µs, the store's clock) to look if the units are there, where so many holds
 // have ended early. It is past if the clock was set back.
-func (d *deferred) look(at clocks, holdsEnded int64) int64 {
+func (d *deferred) due(at clocks, holdsEnded int64) int64 {
 	switch {
 	case at.now < d.Set:
 		return at.now
@@ -115,23 +115,26 @@ const (
 // unitsReturn notes when the pass can go on: at an instant of the store's clock, or after a
 // wait. The instant is the first refusal's end. Where no refusal names one, as after exit
 // code 75, a look at the job's needs does. Nobody looks earlier for a part that went on and
-// spent nothing: what it needs is more than what a look asks for.
+// spent nothing although a look finds the units: what it needs is more than a look asks for.
 func (p *pass) unitsReturn(d *deferred, part, soFar Record) {
 	p.mu.Lock()
 	at, asked := p.returns, max(0, time.Until(p.asksAgain))
 	d.At, d.wait, d.Held, d.HoldsEnded = at, asked, p.besideHolds, -1
 	p.mu.Unlock()
 	d.patient = p.held.claim.Part > 1 && part.Units == 0
-	if at != 0 && p.job.Hold == HoldNone { // else what it held itself is back meanwhile
+	if at != 0 && p.job.Hold == HoldNone && !d.patient {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.hard), claimTimeout)
 	defer cancel()
-	d.At, d.Held = 0, false
+	if p.job.Hold != HoldNone { // what it held itself is back meanwhile
+		d.At, d.Held = 0, false
+	}
 	var refused *budget.RefusedError
 	switch {
 	case errors.As(p.runner.look(ctx, p.job, d.Regions, soFar, p.budget), &refused) && !refused.RetryAt.IsZero():
-		d.At, d.Held = soonest(p.budget, refused), refused.Held > 0
+		d.At, d.Held, d.patient = soonest(p.budget, refused), refused.Held > 0, false // others took what it needs
+	case d.At != 0:
 	case asked == 0 && (at == 0 || d.patient) && !slices.ContainsFunc(part.Runs, func(run Run) bool { return run.Outcome == Succeeded }):
 		// else the units that were not there are back, or others of its runs had them
 		d.Pauses = p.held.claim.Pauses + 1
@@ -204,7 +207,7 @@ func (j *Job) dropDeferred(s *state, at clocks, done *stepped) {
 // drops says why a deferred pass does not go on; empty: it still may.
 func (j *Job) drops(s *state, at clocks, d *deferred) (reason, why string) {
 	newer := func(tick int64) bool { return tick > d.Tick && tick <= at.wall.UnixMicro() }
-	next := j.Next(time.UnixMicro(d.Since))
+	next := j.Next(time.UnixMicro(max(d.Since, d.Tick))) // a clock that is behind has not come to its own tick
 	switch {
 	case s.Pause != nil:
 		return ReasonPaused, pausedText(*s.Pause)

@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// turnHold is how long a daemon may hold the turn of a budget without renewing it, and
-	// turnPoll the interval between attempts to take it. Together they bound what a daemon
-	// that dies costs the others.
+	// turnHold is how long a daemon holds the turn of a budget: once to look and claim, and once
+	// more until the pass that goes on has spent or holds something. turnPoll is the interval
+	// between attempts to take it. Together they bound what a daemon that dies costs the others.
 	turnHold = 500 * time.Millisecond
 	turnPoll = 100 * time.Millisecond
-	// lookPause is the shortest time between two looks for one deferred pass, unless a hold ends
-	// between them.
+	// lookPause is the shortest time until a deferred pass that was put off is due again, unless a
+	// hold ends meanwhile.
 	lookPause = 250 * time.Millisecond
 	// restPoll is how often a daemon asks whether a hold has ended early, while a pass waits
-	// for that, or whether a run has ended that takes one of the upstream's places.
+	// for that, or whether a run has ended that has one of the budget's slots.
 	restPoll = 250 * time.Millisecond
 )
 
@@ -43,11 +43,14 @@ func (d *daemon) resumeDeferred(of string) {
 	wake := make(chan struct{}, 1)
 	d.resuming[of] = wake
 	d.working.Go(func() {
-		early, v := false, vantage{at: time.Now()}
+		early, v := false, lastRoom{at: time.Now()}
 		for d.soft.Err() == nil {
 			seen := d.resumeNext(of, early)
 			if !seen.more && d.nothingDeferred(of, wake) {
 				return
+			}
+			if early && !seen.looked { // within a minute it looks early again
+				v.room = nil
 			}
 			early = d.rest(of, seen, &v, wake)
 			if seen.went { // what it left is not known
@@ -57,10 +60,11 @@ func (d *daemon) resumeDeferred(of string) {
 	})
 }
 
-// vantage is from where a daemon last asked what a budget has left.
-type vantage struct {
+// lastRoom is what a budget had left when a daemon last asked.
+type lastRoom struct {
 	at   time.Time
 	set  int64 // when the last of the deferred passes was put off, or deferred
+	jobs []*Job
 	room []int64
 }
 
@@ -69,7 +73,7 @@ type vantage struct {
 // them waits for. It reports whether to look at all of them before their instants, because
 // there is more room: it asks for that each minute, and each half second while one waits for
 // what others hold.
-func (d *daemon) rest(of string, seen sight, v *vantage, wake <-chan struct{}) (early bool) {
+func (d *daemon) rest(of string, seen overview, v *lastRoom, wake <-chan struct{}) (early bool) {
 	every := sweepEvery
 	if seen.held {
 		every = 2 * restPoll
@@ -86,7 +90,7 @@ func (d *daemon) rest(of string, seen sight, v *vantage, wake <-chan struct{}) (
 		case <-d.soft.Done():
 			return false
 		}
-		if time.Since(v.at) >= every && d.roomier(of, seen, v) {
+		if time.Since(v.at) >= every && d.moreRoom(of, seen, v) {
 			return true
 		}
 		if !time.Now().Before(until) {
@@ -108,10 +112,10 @@ func (d *daemon) rest(of string, seen sight, v *vantage, wake <-chan struct{}) (
 	return false
 }
 
-// roomier asks what the budget has left, and reports whether one of the deferred passes may
+// moreRoom asks what the budget has left, and reports whether one of the deferred passes may
 // fit that did not before: a limit has more left, less is kept for a share, a lock has ended,
 // or a pass was refused since. It is one question, however many passes are deferred.
-func (d *daemon) roomier(of string, seen sight, v *vantage) (more bool) {
+func (d *daemon) moreRoom(of string, seen overview, v *lastRoom) (more bool) {
 	ctx, cancel := context.WithTimeout(d.soft, turnHold)
 	defer cancel()
 	before, spends := *v, d.runner.budget(of)
@@ -122,14 +126,14 @@ func (d *daemon) roomier(of string, seen sight, v *vantage) (more bool) {
 	if err != nil {
 		return false
 	}
-	v.set, v.room = seen.set, []int64{-int64(len(status.Locks))}
+	v.set, v.jobs, v.room = seen.set, seen.jobs, []int64{-int64(len(status.Locks))}
 	for _, l := range status.Limits {
 		v.room = append(v.room, l.Remaining)
 		for _, share := range l.Shares {
 			v.room = append(v.room, -share.Kept)
 		}
 	}
-	more = v.set != before.set || len(v.room) != len(before.room)
+	more = v.set != before.set || !slices.Equal(v.jobs, before.jobs) || len(v.room) != len(before.room)
 	for i := 0; i < len(v.room) && !more; i++ {
 		more = v.room[i] > before.room[i]
 	}
@@ -155,8 +159,8 @@ type candidate struct {
 	guarantee int64 // of the job's share, the largest over the limits of the budget
 }
 
-// sight is what a daemon saw of the deferred passes of a budget.
-type sight struct {
+// overview is what a daemon saw of the deferred passes of a budget.
+type overview struct {
 	// list are those that no other pass keeps and that may be looked at, in the order in
 	// which they go on.
 	list []candidate
@@ -165,6 +169,10 @@ type sight struct {
 	more bool          // something is deferred
 	went bool          // a pass went on: there may be units for another
 	held bool          // one of the others waits for holds to end
+	jobs []*Job        // of the budget, as they are configured
+	// kept: one may not go on yet, though it could before its instant. looked: all were looked
+	// at.
+	kept, looked bool
 	// holdsEnded is how many holds of the budget have ended early, and set when the last of
 	// the passes was deferred or put off (µs, the store's clock).
 	holdsEnded, set int64
@@ -178,10 +186,10 @@ type sight struct {
 // while it has the turn of the budget, and keeps it until the pass has spent or holds
 // something. So each look sees what is left by those before. When the instant of one has come,
 // all before it are looked at first: units are there that their refusals did not know of.
-func (d *daemon) resumeNext(of string, early bool) (seen sight) {
+func (d *daemon) resumeNext(of string, early bool) (seen overview) {
 	ctx, cancel := context.WithTimeout(d.ctx, d.runner.docs.hold())
 	defer cancel()
-	again := func(wait time.Duration) sight {
+	again := func(wait time.Duration) overview {
 		seen.wait, seen.more = wait, true
 		return seen
 	}
@@ -196,9 +204,17 @@ func (d *daemon) resumeNext(of string, early bool) (seen sight) {
 	if full, err := d.slotsFull(ctx, of); full || err != nil {
 		return again(restPoll)
 	}
-	// Nobody takes the turn in vain, which would be two writes a second.
-	if !seen.due && !slices.ContainsFunc(seen.list, func(c candidate) bool { return d.look(ctx, c) == nil }) {
-		return seen
+	// The turn is taken only if something fits: it costs two writes.
+	if !seen.due {
+		fits, asked := false, true
+		for _, c := range seen.list {
+			err := d.look(ctx, c)
+			fits, asked = fits || err == nil, asked && !errors.Is(err, budget.ErrUnavailable)
+		}
+		if !fits {
+			seen.looked = asked && !seen.kept
+			return seen
+		}
 	}
 	me := newHolder()
 	switch mine, err := d.runner.docs.takeTurn(ctx, of, me); {
@@ -220,6 +236,7 @@ func (d *daemon) resumeNext(of string, early bool) (seen sight) {
 		}
 		put = put || c.due
 	}
+	seen.looked = !seen.kept
 	if put {
 		return again(0)
 	}
@@ -227,7 +244,7 @@ func (d *daemon) resumeNext(of string, early bool) (seen sight) {
 }
 
 // see reads the deferred passes of a budget.
-func (d *daemon) see(ctx context.Context, of string) (seen sight, err error) {
+func (d *daemon) see(ctx context.Context, of string) (seen overview, err error) {
 	var jobs []*Job
 	names := []string{turnOf(of)}
 	for _, j := range d.runner.list() {
@@ -235,7 +252,7 @@ func (d *daemon) see(ctx context.Context, of string) (seen sight, err error) {
 			jobs, names = append(jobs, j), append(names, j.Name)
 		}
 	}
-	seen.wait = sweepEvery
+	seen.wait, seen.jobs = sweepEvery, jobs
 	if len(jobs) == 0 {
 		return seen, nil
 	}
@@ -257,12 +274,14 @@ func (d *daemon) see(ctx context.Context, of string) (seen sight, err error) {
 		at := clocks{wall: d.runner.now(), store: found.Wall, now: found.Now}
 		for _, left := range s.Deferred {
 			seen.more, seen.set = true, max(seen.set, left.Set)
-			look := left.look(at, seen.holdsEnded)
+			look := left.due(at, seen.holdsEnded)
 			if look > at.now {
 				seen.wait = min(seen.wait, time.Duration(look-at.now)*time.Microsecond)
 				seen.held = seen.held || left.Held
 			}
-			if at.now >= left.NotBefore && j.free(s) { // else the end of the pass under way has the daemon look again
+			if at.now < left.NotBefore || !j.free(s) {
+				seen.kept = seen.kept || look > left.NotBefore // there may be units for it before its instant
+			} else {
 				seen.list = append(seen.list, candidate{j, left, look <= at.now, d.runner.guarantee(j)})
 				seen.due = seen.due || look <= at.now
 			}
@@ -345,6 +364,9 @@ func (d *daemon) resume(ctx context.Context, c candidate, holdsEnded int64, hold
 		log.Info("a deferred pass goes on", "regions", done.claim.Regions)
 	}
 	begun := d.begin(c.job, *done.claim, s.NextRegion, "")
+	if _, err := d.runner.docs.takeTurn(ctx, c.job.Budget, holder); err != nil { // the look and the claim may have taken most of it
+		log.Debug("the turn of a budget was not renewed", "error", err)
+	}
 	select {
 	case <-begun:
 	case <-time.After(turnHold):

@@ -265,11 +265,11 @@ func TestWhenToLookForADeferredPass(t *testing.T) {
 	t.Parallel()
 	d := deferred{At: 200, Set: 100, NotBefore: 150, HoldsEnded: 3}
 	for now, want := range map[int64]int64{99: 99, 100: 200, 199: 200, 201: 200} {
-		check.Equal(t, d.look(clocks{now: now}, 4), want, "look at", now)
+		check.Equal(t, d.due(clocks{now: now}, 4), want, "look at", now)
 	}
 	d.Held = true
 	for ended, want := range map[int64]int64{3: 200, 4: 150, 0: 150} {
-		check.Equal(t, d.look(clocks{now: 120}, ended), want, "look after so many ends:", ended)
+		check.Equal(t, d.due(clocks{now: 120}, ended), want, "look after so many ends:", ended)
 	}
 }
 
@@ -317,7 +317,11 @@ func TestWhenAPassIsTriedAgain(t *testing.T) {
 			t.Errorf("refused beside what others hold: %+v", d)
 		}
 		p.held.claim.Part, p.held.claim.Pauses = 2, 0
-		if d := returns(); !d.patient || d.At != midnight.Add(2*time.Hour).UnixMicro() {
+		if d := returns(); d.patient || d.At != midnight.Add(24*time.Hour).UnixMicro() {
+			t.Errorf("a part that spent nothing, since others took the units: %+v", d)
+		}
+		after(24 * time.Hour)
+		if d := returns(); !d.patient || d.At != midnight.Add(2*time.Hour).UnixMicro() || d.Pauses != 0 {
 			t.Errorf("a part that spent nothing is looked at early: %+v", d)
 		}
 	})
@@ -348,4 +352,54 @@ func TestWhatThePartsOfARunSpent(t *testing.T) {
 		check.Equal(t, whole.Units, 2+c.later.Units, name, "units")
 		check.Equal(t, sum, c.units, name, "by operation")
 	}
+}
+
+// A region that does not fit for some seconds starts then, also while another region of the
+// pass runs for minutes, whether or not passes are deferred.
+func TestAShortRefusalBesideALongRun(t *testing.T) {
+	t.Parallel()
+	for _, exhausted := range []string{"stop", "defer"} {
+		inBubble(t, exhausted, func(t *testing.T) {
+			h := newHerd(t, setup{limit: 100, job: "schedule = \"@yearly\""},
+				"schedule = \"0 6 * * 6\"\nregions = [\"US\", \"GB\", \"DE\"]\nstagger = \"30s\"\ntimeout = \"30m\"", "one")
+			if exhausted == "stop" {
+				h.list[1].OnExhausted, h.list[1].StartWait = StopExhausted, h.list[1].MaxWait
+			}
+			h.takes = func() time.Duration { return 20 * time.Minute }
+			h.begin()
+			after(6*time.Hour + 5*time.Second)
+			must.Get(h.options.Budgets["youtube/key1"].Lock(t.Context(), budget.LockOrder{Until: budget.Until{After: 10 * time.Second}, Why: "throttled"}))(t)
+			after(2 * time.Hour)
+			begun := h.begun()
+			must.Equal(t, len(begun), 3, "starts")
+			for i, line := range begun {
+				_, text, _ := strings.Cut(line, " ")
+				want := 6*time.Hour + []time.Duration{0, 15 * time.Second, 20 * time.Second}[i]
+				if late := must.Get(time.ParseDuration(text))(t) - want; late > 2*time.Second {
+					t.Errorf("%s: %s late", line, late)
+				}
+			}
+			h.stopAll()
+		})
+	}
+}
+
+// A deferred pass is not dropped for its own tick by a daemon whose clock is behind.
+func TestADeferredPassIsNotDroppedForItsOwnTick(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{limit: 10, job: deferring})
+		j, tick := w.list[0], midnight.Add(6*time.Hour)
+		s := &state{}
+		at := func(d time.Duration) clocks {
+			now := tick.Add(d)
+			return clocks{wall: now, store: now.UnixMicro(), now: now.UnixMicro()}
+		}
+		d := &deferred{Tick: tick.UnixMicro(), Part: 2, Kind: Scheduled, Regions: []string{"US"}, At: tick.Add(time.Hour).UnixMicro()}
+		s.Recent = []int64{tick.UnixMicro()}
+		got := j.postpone(s, at(-5*time.Second), d, Record{Tick: Instant{tick}, Outcome: Exhausted, Reason: ReasonDeferred})
+		check.Equal(t, got.Reason, ReasonDeferred, "reason when deferred")
+		reason, why := j.drops(s, at(time.Millisecond), &s.Deferred[0])
+		check.Equal(t, reason, "", "dropped: "+why)
+	})
 }

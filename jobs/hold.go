@@ -224,8 +224,8 @@ func (j *Job) span(regions int, once bool) time.Duration {
 	return j.Stagger + time.Duration((regions+parallel-1)/parallel)*each
 }
 
-// look checks whether what a run needs to start would fit now, in what the hold of a pass or
-// run that may take span does not count in, if the job makes one.
+// look checks whether what a run needs to start would fit now: of a job that holds what it
+// needs, only in the limits in which a hold for span does not count.
 func (j *Job) look(ctx context.Context, in *budget.Budget, span time.Duration) error {
 	as := budget.Call{Floor: j.Floor, Labels: budget.Labels{Job: j.Name}}
 	if j.Hold == HoldNone {

@@ -25,7 +25,7 @@ type Job struct {
 	// Timeout ends a run. Grace is what a page under way has left when the daemon stops,
 	// or a command when it is asked to end. MaxWait is the longest wait for units.
 	Timeout, Grace, MaxWait time.Duration
-	// StartWait is the longest wait for units before a run starts: MaxWait. For a job whose
+	// StartWait is the longest wait for units before a pass starts: MaxWait. For a job whose
 	// passes are deferred it is a second if the configuration has no max_wait, so that they
 	// wait in the order of the deferred ones.
 	StartWait time.Duration

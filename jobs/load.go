@@ -20,7 +20,7 @@ const (
 	DefaultTimeout = 5 * time.Minute
 	DefaultGrace   = 10 * time.Second
 	DefaultMaxWait = 30 * time.Second
-	// deferWait is how long a run waits before its start rather than to be deferred.
+	// deferWait is how long a run waits for units before it is deferred instead.
 	deferWait = time.Second
 	// DefaultMaxLate is how late a tick may be caught up, DefaultCatchUpLimit how many at
 	// most.

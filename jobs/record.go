@@ -254,6 +254,8 @@ func (r Run) then(later Run) Run {
 		switch {
 		case r.Outcome == Skipped && r.Reason == ReasonDeferred:
 			r.Outcome = Exhausted
+		case r.Outcome == Skipped && r.Reason == ReasonCrashed:
+			r.Outcome = Lost
 		case r.Outcome == Skipped:
 			r.Outcome = Drained
 		}

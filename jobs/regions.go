@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -114,20 +115,21 @@ func (p *pass) admit(place int, region string, began time.Time, running chan str
 	return nil, func() { slots(); p.endHold(region) }
 }
 
-// room waits until what a run needs would fit, at most the job's StartWait, or is held.
+// room waits until what a run needs would fit.
 func (p *pass) room(region string, over context.Context) *ending {
 	return p.waitForUnits(region, over, func() error { return p.job.look(p.hard, p.budget, p.job.span(p.regions, p.once)) })
 }
 
-// waitForUnits repeats ask while it is refused, at most for the job's StartWait, or MaxWait for
-// a pass that is run alone. The region is empty for a whole pass.
+// waitForUnits repeats ask while it is refused, at most for the job's StartWait; or MaxWait in
+// a pass that is run alone, or of which runs are under way. The region is empty for a whole
+// pass.
 func (p *pass) waitForUnits(region string, over context.Context, ask func() error) *ending {
 	log := p.log.With("tick", formatTick(p.tick))
 	if region != "" || p.job.Hold != HoldPass {
 		log = p.log.With("region", region, "run", p.job.partLabel(p.tick, p.held.claim.Part, region))
 	}
 	longest := p.job.StartWait
-	if p.once { // it is never deferred
+	if p.once || p.underWay() { // it is never deferred, or only once the others have ended
 		longest = p.job.MaxWait
 	}
 	latest := time.Now().Add(longest)
@@ -158,6 +160,13 @@ func (p *pass) waitForUnits(region string, over context.Context, ask func() erro
 			return end
 		}
 	}
+}
+
+// underWay reports whether a run of the pass is under way.
+func (p *pass) underWay() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(p.runs, func(run Run) bool { return !run.Started.IsZero() && run.Outcome == "" })
 }
 
 // logRefusal logs what did not fit and when it will. A wait for a recovery asks again
