@@ -64,23 +64,27 @@ func Trigger(ctx context.Context, in State, j *Job, regions []string, note strin
 }
 
 // SetPause pauses a job, with a note that says why: its ticks are skipped, passes that wait
-// for units do not go on, and passes under way continue. It returns the pause that was in force before, nil for none; a
-// pause with the same note is left as it is. The error wraps budget.ErrInvalid if the
-// note is too long.
-func SetPause(ctx context.Context, in State, j *Job, note string) (set Pause, before *Pause, err error) {
+// for units do not go on, and passes under way continue. It returns the pause that was in
+// force before, nil for none, and the passes that do not go on; a pause with the same note is
+// left as it is. The error wraps budget.ErrInvalid if the note is too long.
+func SetPause(ctx context.Context, in State, j *Job, note string) (set Pause, before *Pause, dropped []DeferredPass, err error) {
 	if note, err = cleanNote(note); err != nil {
-		return Pause{}, nil, fmt.Errorf("pause job %s: %w", j.Name, err)
+		return Pause{}, nil, nil, fmt.Errorf("pause job %s: %w", j.Name, err)
 	}
 	err = changeDocument(ctx, in, j.Name, time.Now, j.History, func(s *state, at clocks) (edit, error) {
+		dropped = nil
 		if before = s.Pause; before != nil && before.Note == note {
 			set = *before
 			return edit{}, errStays
 		}
 		set = Pause{Note: note, By: asker(), At: InstantOf(at.store)}
 		s.Pause = &set
+		for _, d := range s.Deferred {
+			dropped = append(dropped, d.pass())
+		}
 		return s.dropAll(ReasonPaused, pausedText(set)), nil
 	})
-	return set, before, err
+	return set, before, dropped, err
 }
 
 // EndPause resumes a job. It returns the pause that was in force, nil for none. With

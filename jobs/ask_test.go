@@ -86,7 +86,7 @@ func TestWhatIsAskedForWaitsForThePassUnderWay(t *testing.T) {
 		stop := w.daemon(true)
 		after(10 * time.Second)
 		first, second := w.ask("one"), w.ask("two")
-		if _, _, err := SetPause(t.Context(), w.options.State, w.list[0], "no more"); err != nil {
+		if _, _, _, err := SetPause(t.Context(), w.options.State, w.list[0], "no more"); err != nil {
 			t.Fatal(err)
 		}
 		after(30 * time.Second)
@@ -123,7 +123,7 @@ func TestWhatMayNotBeAskedFor(t *testing.T) {
 		if _, err := Trigger(t.Context(), w.options.State, &Job{Name: "plain", Regions: []string{""}}, []string{"US"}, ""); !errors.Is(err, budget.ErrInvalid) {
 			t.Errorf("a region of a job without any: %v", err)
 		}
-		if _, _, err := SetPause(t.Context(), w.options.State, w.list[0], strings.Repeat("a", maxNote+1)); !errors.Is(err, budget.ErrInvalid) {
+		if _, _, _, err := SetPause(t.Context(), w.options.State, w.list[0], strings.Repeat("a", maxNote+1)); !errors.Is(err, budget.ErrInvalid) {
 			t.Errorf("a note too long: %v", err)
 		}
 		if view := w.view(); len(view.Requests) > 0 || view.Pause != nil {
@@ -160,17 +160,17 @@ func TestAPausedJobSkips(t *testing.T) {
 		w := newWorld(t, setup{job: oneRegion + "\nschedule = \"0 * * * *\""})
 		stop := w.daemon(false)
 		after(30 * time.Minute)
-		set, before, err := SetPause(t.Context(), w.options.State, w.list[0], "the upstream moves")
+		set, before, _, err := SetPause(t.Context(), w.options.State, w.list[0], "the upstream moves")
 		if err != nil || before != nil || set.Note != "the upstream moves" || !set.At.Equal(midnight.Add(30*time.Minute)) {
 			t.Errorf("paused: %+v, before %+v, %v", set, before, err)
 		}
 		after(time.Minute)
-		again, before, err := SetPause(t.Context(), w.options.State, w.list[0], " the upstream moves ")
+		again, before, _, err := SetPause(t.Context(), w.options.State, w.list[0], " the upstream moves ")
 		if err != nil || before == nil || again != set || *before != set {
 			t.Errorf("paused again: %+v, before %+v, %v", again, before, err)
 		}
 		after(time.Hour)
-		other, before, err := SetPause(t.Context(), w.options.State, w.list[0], "still")
+		other, before, _, err := SetPause(t.Context(), w.options.State, w.list[0], "still")
 		if err != nil || before == nil || *before != set || other.Note != "still" || other.At == set.At {
 			t.Errorf("with another note: %+v, before %+v, %v", other, before, err)
 		}
@@ -202,7 +202,7 @@ func TestWhatIsAskedForStandsUntold(t *testing.T) {
 		if !errors.Is(err, ErrUntold) || !errors.Is(err, budget.ErrUnavailable) || !w.answer(asked).Waiting {
 			t.Errorf("%+v, %v", asked, err)
 		}
-		if _, _, err := SetPause(t.Context(), w.store, w.list[0], ""); err != nil {
+		if _, _, _, err := SetPause(t.Context(), w.store, w.list[0], ""); err != nil {
 			t.Fatal(err)
 		}
 		if before, err := EndPause(t.Context(), w.options.State, w.list[0]); !errors.Is(err, ErrUntold) || before == nil || w.view().Pause != nil {

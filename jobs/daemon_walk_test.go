@@ -129,7 +129,7 @@ func (w *walker) act() {
 func (w *walker) pause(on bool) {
 	var err error
 	if on {
-		_, _, err = SetPause(w.t.Context(), w.store, w.job, "")
+		_, _, _, err = SetPause(w.t.Context(), w.store, w.job, "")
 	} else {
 		_, err = EndPause(w.t.Context(), w.store, w.job)
 	}

@@ -98,7 +98,7 @@ func TestADeferredPassIsDropped(t *testing.T) {
 		"next tick": {"schedule = \"0 6,18 * * *\"", nil, 12 * time.Hour, "6h0m0s exhausted next_tick", "the job's next tick came before the units"},
 		"late":      {"max_late = \"90m\"", nil, 2 * time.Hour, "6h0m0s exhausted late", "max_late"},
 		"paused": {"", func(w *world, _ *Runner) {
-			_, _, err := SetPause(w.t.Context(), w.store, w.list[0], "enough")
+			_, _, _, err := SetPause(w.t.Context(), w.store, w.list[0], "enough")
 			check.NoError(w.t, err)
 		}, 0, "6h0m0s exhausted paused", "enough"},
 		"taken back": {"", func(w *world, _ *Runner) {

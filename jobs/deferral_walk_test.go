@@ -108,7 +108,7 @@ func (w *deferrals) act() {
 			check.NoError(w.t, <-d.done)
 		}
 	case 4:
-		_, _, err := SetPause(w.t.Context(), w.store, j, "")
+		_, _, _, err := SetPause(w.t.Context(), w.store, j, "")
 		check.NoError(w.t, err)
 	case 5:
 		for _, j := range w.list {

@@ -141,7 +141,7 @@ func walkHolds(t *testing.T, rng *rand.Rand) {
 		p.killSoon(0, before) // those that are still to be killed live
 	}
 	for _, j := range w.list {
-		_, _, err := SetPause(t.Context(), w.store, j, "")
+		_, _, _, err := SetPause(t.Context(), w.store, j, "")
 		check.NoError(t, err)
 	}
 	after(30 * time.Minute)

@@ -113,6 +113,7 @@ func (l *loader) job(node config.Node) *Job {
 	}
 	l.needs(node, t, j, operation, upstream, known)
 	l.hold(t["hold"], j, upstream, known)
+	j.warnCuts(t["on_exhausted"])
 	switch right := l.whole && faults(l.cfg) == before; {
 	case right && j.Command != nil:
 		j.warnCommand(t["command"])
@@ -120,6 +121,23 @@ func (l *loader) job(node config.Node) *Job {
 		l.warnRefusals(t["budget"], upstream)
 	}
 	return j
+}
+
+// warnCuts warns of deferral where a run that is cut does not go on.
+func (j *Job) warnCuts(node config.Node) {
+	if j.OnExhausted != DeferExhausted || j.Hold != HoldNone || j.Checkpoint > 0 {
+		return
+	}
+	calls, known := int64(0), j.stated
+	if known == nil {
+		known = j.bound
+	}
+	for _, a := range known {
+		calls += min(a.Calls, limit.MaxUnits)
+	}
+	if calls > 1 || known == nil && j.Fetch != nil {
+		node.Warn("a run of job %s that is cut between two calls does not go on when its units return; give the job checkpoint = \"24h\", so that it goes on where it was, or hold = %q, so that it is not cut", j.Name, HoldRun)
+	}
 }
 
 // budget finds the job's upstream and credential.

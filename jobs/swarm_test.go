@@ -263,7 +263,7 @@ func (s *swarm) settle() {
 	must.Do(s.t, err)
 	defer func() { _ = store.Close() }()
 	for _, j := range s.list {
-		if _, _, err := SetPause(s.t.Context(), store, j, "the end"); err != nil {
+		if _, _, _, err := SetPause(s.t.Context(), store, j, "the end"); err != nil {
 			s.t.Fatal(err)
 		}
 	}

@@ -51,10 +51,10 @@ func TestWhatIsAskedThroughTheState(t *testing.T) {
 		if err != nil || last.Request != asked.ID || last.Kind != Triggered || !strings.HasSuffix(last.Note, ": to try") {
 			t.Errorf("record %+v, %v", last, err)
 		}
-		if _, before, err := SetPause(t.Context(), w.store, w.list[0], "they moved"); err != nil || before != nil {
+		if _, before, _, err := SetPause(t.Context(), w.store, w.list[0], "they moved"); err != nil || before != nil {
 			t.Error(before, err)
 		}
-		if _, before, err := SetPause(t.Context(), w.store, w.list[0], "still"); err != nil || before.Note != "they moved" {
+		if _, before, _, err := SetPause(t.Context(), w.store, w.list[0], "still"); err != nil || before.Note != "they moved" {
 			t.Error(before, err)
 		}
 		after(3 * time.Hour)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -38,8 +38,9 @@ this within seconds, a run --once within 15 seconds. The record says who ended
 the pass.
 
 The next tick runs as usual and begins with the first region that was not
-started. Waiting ticks and requests stay: trigger --cancel withdraws requests,
-pause skips ticks. A job that is no longer configured can be named.`,
+started. Waiting ticks and requests stay: trigger --cancel withdraws requests
+and passes that are deferred, pause skips ticks. A job that is no longer
+configured can be named.`,
 		Example: `  quotactl cancel trending
   quotactl cancel trending --note "the upstream asks us to stop"`,
 		Args:              arguments(cobra.ExactArgs(1)),
@@ -76,6 +77,16 @@ func (a *app) cancel(ctx context.Context, store jobs.State, job *jobs.Job, note 
 	t := table.New("JOB", "DONE")
 	if len(ended) == 0 {
 		t.Add(job.Name, "nothing is under way")
+		views, err := answer.LookAtJobs(ctx, a.now(), store, []*jobs.Job{job})
+		if err != nil {
+			return err
+		}
+		if v := views[0]; len(v.Deferred)+len(v.Requests) > 0 {
+			t.Below("", "quotactl trigger "+job.Name+" --cancel takes back what waits:")
+			for _, note := range slices.Concat(view.Deferred(v, a.now()), waitNotes(v)) {
+				t.Below("", note)
+			}
+		}
 		return t.Write(a.stdout)
 	}
 	t.Add(job.Name, "asked to stop")
@@ -90,6 +101,13 @@ func (a *app) cancel(ctx context.Context, store jobs.State, job *jobs.Job, note 
 		t.Below("", untold.Error()+"; the passes end within 15 seconds")
 	}
 	return t.Write(a.stdout)
+}
+
+// addDropped adds the passes that do not go on any more.
+func (a *app) addDropped(t *table.Table, list []jobs.DeferredPass) {
+	for _, note := range view.Deferred(answer.Job{Overview: jobs.Overview{Deferred: list}}, a.now()) {
+		t.Below("", "was "+note)
+	}
 }
 
 // takeBack takes back the requests of a job that wait, and its deferred passes.
@@ -114,10 +132,7 @@ func (a *app) takeBack(ctx context.Context, store jobs.State, job *jobs.Job, asJ
 	for _, r := range taken {
 		t.Below("", requestText(r))
 	}
-	views[0].Deferred, views[0].NextTick = dropped, time.Time{} // what waited, not for how long
-	for _, note := range view.Deferred(views[0], a.now()) {
-		t.Below("", "was "+note)
-	}
+	a.addDropped(t, dropped)
 	for i, active := range views[0].Active {
 		t.Below("", activeText(active, views[0].Progress[i])+"; quotactl cancel "+job.Name+" ends it")
 	}

@@ -18,6 +18,8 @@ type pauseAnswer struct {
 	Job    string      `json:"job"`
 	Paused *jobs.Pause `json:"paused"` // null: it is not
 	Before *jobs.Pause `json:"before"` // the pause before; null: there was no pause
+	// Dropped are the passes that waited for units, and do not go on.
+	Dropped []jobs.DeferredPass `json:"dropped,omitempty"`
 }
 
 func newPauseCommand(a *app) *cobra.Command {
@@ -28,8 +30,8 @@ func newPauseCommand(a *app) *cobra.Command {
 		Short: "Pause a job: skip its scheduled runs",
 		Long: `Skip a job's scheduled runs, on every machine, until it is resumed. Each skipped
 tick is recorded. quotactl jobs, status and runs show the note, who paused the
-job, and when. A pass under way continues, and trigger still works. Pausing a
-paused job replaces the note.`,
+job, and when. A pass under way continues, one that is deferred does not, and
+trigger still works. Pausing a paused job replaces the note.`,
 		Example:           `  quotactl pause trending --note "its consumer is being moved until Friday"`,
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: a.completeOneJob,
@@ -38,11 +40,11 @@ paused job replaces the note.`,
 				return usage("pause %s: say why with --note TEXT", args[0])
 			}
 			return a.onJob(cmd.Context(), args[0], inSandbox, func(ctx context.Context, store open.Backend, job *jobs.Job) error {
-				set, before, err := jobs.SetPause(ctx, store, job, note)
+				set, before, dropped, err := jobs.SetPause(ctx, store, job, note)
 				if err != nil {
 					return err
 				}
-				return a.answerPause(pauseAnswer{job.Name, &set, before}, nil, asJSON)
+				return a.answerPause(pauseAnswer{job.Name, &set, before, dropped}, nil, asJSON)
 			})
 		},
 	}
@@ -98,6 +100,7 @@ func (a *app) answerPause(answer pauseAnswer, untold error, asJSON bool) error {
 		t.Add(answer.Job, "paused, with another note")
 		t.Below("", "it was "+pauseText(*answer.Before))
 	}
+	a.addDropped(t, answer.Dropped)
 	if untold != nil {
 		t.Below("", untoldText(untold))
 	}

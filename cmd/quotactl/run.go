@@ -19,7 +19,7 @@ import (
 // runFlags are the flags of run.
 type runFlags struct {
 	once, now, sandbox, json bool
-	quota                    int64 // the sandbox's; 0 for its default
+	upstream                 sandbox.Config
 	listen                   daemon.Listen
 	endpoint                 *daemon.Endpoint // where it listens; nil: nowhere
 }
@@ -56,10 +56,10 @@ and are used again the next time.`,
 				return usage("--json needs --once; for the daemon's log use --log-format json")
 			case f.listen.At != "" && f.once:
 				return usage("--listen cannot be used with --once")
-			case cmd.Flags().Changed("quota") && !f.sandbox:
-				return usage("--quota needs --sandbox")
-			case cmd.Flags().Changed("quota") && f.quota < 1:
-				return usage("--quota %d: give 1 unit or more", f.quota)
+			case (cmd.Flags().Changed("quota") || f.upstream.ReportUsage) && !f.sandbox:
+				return usage("--quota and --report-usage need --sandbox")
+			case cmd.Flags().Changed("quota") && f.upstream.Quota < 1:
+				return usage("--quota %d: give 1 unit or more", f.upstream.Quota)
 			}
 			if f.endpoint, err = f.listen.Endpoint(a.env); err != nil {
 				return err
@@ -77,7 +77,8 @@ and are used again the next time.`,
 	flags.StringVar(&f.listen.TokenFile, "listen-token-file", "", "require the token in this `FILE`")
 	flags.StringVar(&f.listen.Cert, "listen-cert", "", "serve TLS with the certificates in this PEM `FILE`")
 	flags.StringVar(&f.listen.Key, "listen-key", "", "the certificate's key, a PEM `FILE`")
-	flags.Int64Var(&f.quota, "quota", 0, fmt.Sprintf("`UNITS` that the sandbox grants per Pacific day (default %d)", sandbox.DefaultQuota))
+	flags.Int64Var(&f.upstream.Quota, "quota", 0, fmt.Sprintf("`UNITS` that the sandbox grants per Pacific day (default %d)", sandbox.DefaultQuota))
+	flags.BoolVar(&f.upstream.ReportUsage, "report-usage", false, "have the sandbox say in the headers X-RateLimit-… what the day grants and has used")
 	return cmd
 }
 
@@ -99,7 +100,7 @@ func (a *app) runJobs(ctx context.Context, names []string, f runFlags) (err erro
 	defer done()
 	var upstream *upstream
 	if f.sandbox {
-		if upstream, err = a.startSandbox(cfg, f.quota); err != nil {
+		if upstream, err = a.startSandbox(cfg, f.upstream); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, upstream.Close()) }()

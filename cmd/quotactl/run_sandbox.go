@@ -18,15 +18,14 @@ type upstream struct {
 	before  sandbox.Usage // of the day, when it was started
 }
 
-// startSandbox serves a sandbox with its log beside the configuration, and
-// makes its store the one to use. The caller closes it.
-func (a *app) startSandbox(cfg *config.Config, quota int64) (*upstream, error) {
+// startSandbox serves a sandbox of these settings with its log beside the configuration,
+// and makes its store the one to use. The caller closes it.
+func (a *app) startSandbox(cfg *config.Config, of sandbox.Config) (*upstream, error) {
 	if err := a.useSandbox(cfg); err != nil {
 		return nil, err
 	}
-	server, err := sandbox.New(sandbox.Config{
-		Quota: quota, Now: a.now, LogPath: filepath.Join(filepath.Dir(cfg.File), "sandbox.log"),
-	})
+	of.Now, of.LogPath = a.now, filepath.Join(filepath.Dir(cfg.File), "sandbox.log")
+	server, err := sandbox.New(of)
 	if err != nil {
 		return nil, err
 	}

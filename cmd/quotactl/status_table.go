@@ -3,7 +3,9 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/table"
@@ -17,14 +19,14 @@ func (o overview) write(w io.Writer) error {
 		parts = append(parts, view.Budget(b))
 	}
 	if len(o.jobs) > 0 {
-		parts = append(parts, jobTable(o.jobs).String())
+		parts = append(parts, jobTable(o.jobs, o.at).String())
 	}
 	return writeText(w, strings.Join(parts, "\n"))
 }
 
-// jobTable has a row for each job. The pass under way, and who paused the job, are
-// below it.
-func jobTable(list []answer.Job) *table.Table {
+// jobTable has a row for each job. The pass under way, who paused the job, and what is
+// deferred are below it.
+func jobTable(list []answer.Job, at time.Time) *table.Table {
 	t := table.New("JOB", "BUDGET", "LAST PASS", "NEXT PASS")
 	for _, job := range list {
 		last, next := "-", view.Time(job.NextTick)
@@ -35,7 +37,7 @@ func jobTable(list []answer.Job) *table.Table {
 			next = "paused"
 		}
 		t.Add(job.Name, job.Budget, last, next)
-		for _, note := range nowNotes(job) {
+		for _, note := range slices.Concat(nowNotes(job), view.Deferred(job, at)) {
 			t.Below("", note)
 		}
 	}

@@ -22,7 +22,7 @@ func (w *watched) succeeded() (at time.Time, again func()) {
 		w.t.Fatal(swapped, err)
 	}
 	list := []*jobs.Job{{Name: "pull"}, {Name: "push"}}
-	if _, _, err := jobs.SetPause(w.t.Context(), w.metered, list[1], ""); err != nil {
+	if _, _, _, err := jobs.SetPause(w.t.Context(), w.metered, list[1], ""); err != nil {
 		w.t.Fatal(err)
 	}
 	c := newJobCollector(w.metered, func() []*jobs.Job { return list }, watchTimeout)

@@ -8,7 +8,8 @@ import (
 	"github.com/quotactl/quotactl/internal/answer"
 )
 
-// Deferred says which passes of a job go on once their units return, and when.
+// Deferred says which passes of a job go on once their units return, and when, or that they
+// do not, since its next tick comes first.
 func Deferred(v answer.Job, at time.Time) []string {
 	var list []string
 	for _, d := range v.Deferred {
@@ -16,15 +17,21 @@ func Deferred(v answer.Job, at time.Time) []string {
 		if left == "" {
 			left = "the run"
 		}
-		in := "now"
-		if wait := d.At.Sub(at); wait > 0 {
-			in = "in " + Roughly(wait)
+		until := d.At.Time
+		note := "deferred: " + left + " until " + when(until, at)
+		if next := v.NextTick; !next.IsZero() && !next.After(until) {
+			note = "deferred: " + left + " until the next tick, " + when(next, at) + ", which begins with what is left: the units return later, at " + when(until, at)
 		}
-		note := fmt.Sprintf("deferred: %s until %s (%s), part %d of the pass of %s", left, Time(d.At.Time), in, d.Part, Time(d.Tick.Time))
-		if next := v.NextTick; !next.IsZero() && !next.After(d.At.Time) {
-			note += fmt.Sprintf("; the job's next tick, at %s, comes before that, and begins with what is left", Time(next))
-		}
-		list = append(list, note)
+		list = append(list, fmt.Sprintf("%s; part %d of the pass of %s", note, d.Part, Time(d.Tick.Time)))
 	}
 	return list
+}
+
+// when is an instant, and how far away it is.
+func when(instant, at time.Time) string {
+	in := "now"
+	if wait := instant.Sub(at); wait > 0 {
+		in = "in " + Roughly(wait)
+	}
+	return fmt.Sprintf("%s (%s)", Time(instant), in)
 }
