@@ -63,7 +63,7 @@ else
         replayAnew(m)
       end
     end
-    holds.giveBack(e, release and 0 or units, release)
+    holds.finish(e, release and 0 or units, release)
     history.ended(e, release and -e.units or units - e.units, release and -1 or 0)
     e.units, e.state = release and 0 or units, release and 'r' or 's'
     key, member, zero = place(e, id)

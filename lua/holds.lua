@@ -183,9 +183,10 @@ do -- a block, because Lua limits the local names of a scope
     return open and fmt('|d%s:%d:%s:%d', int(draw.hold.no), draw.place, int(draw.units), draw.calls) or ''
   end
 
-  -- giveBack gives back what an entry drew above the units that it ends at, and the call of one
-  -- that is released. It takes the entry's mark away.
-  function holds.giveBack(e, endUnits, released)
+  -- finish gives back what an entry drew above the units that it ends at, and the call of one
+  -- that is released; or it takes what the entry ends at above its units, as far as that is left.
+  -- It takes the entry's mark away.
+  function holds.finish(e, endUnits, released)
     local labels, no, place, drew, calls, rest = string.match(e.labels, '^([^|]*|[^|]*|[^|]*)|d(%d+):(%d+):(%d+):(%d+)(.*)$')
     if not no then return end
     e.labels = labels .. rest
@@ -193,6 +194,7 @@ do -- a block, because Lua limits the local names of a scope
       if list[i].no == tonumber(no) and list[i].till > M.last then
         local need = list[i].needs[tonumber(place)]
         need.units = need.units + math.max(0, tonumber(drew) - endUnits)
+        need.units = need.units - math.min(need.units, math.max(0, endUnits - e.units))
         if released then need.calls = need.calls + tonumber(calls) end
         changed()
       end

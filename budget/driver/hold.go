@@ -124,9 +124,10 @@ func (h *Hold) Take(id string, open bool, draw Need) {
 	}
 }
 
-// GiveBack gives back what a reservation drew above the units that it ends at, and the call
-// of one that is released, which ends at 0 units. What it drew is then forgotten.
-func (h *Hold) GiveBack(id string, units int64, released bool) {
+// End gives back what a reservation of some units drew above those that it ends at, and the
+// call of one that is released, which ends at 0 units; or it takes what the reservation ends at
+// above its units, as far as that is left. What it drew is then forgotten.
+func (h *Hold) End(id string, reserved, units int64, released bool) {
 	draw, drew := h.Drawn[id]
 	if !drew {
 		return
@@ -134,6 +135,7 @@ func (h *Hold) GiveBack(id string, units int64, released bool) {
 	delete(h.Drawn, id)
 	at := h.place(draw.Operation)
 	h.Left[at].Units += draw.Units - min(draw.Units, units)
+	h.Left[at].Units -= min(h.Left[at].Units, max(0, units-reserved))
 	if released {
 		h.Left[at].Calls += draw.Calls
 	}

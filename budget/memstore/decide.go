@@ -263,7 +263,7 @@ func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, e
 			m.finish(e, 0, true, now, when.drains())
 		}
 		l.noteEnd(e, -e.units, -1)
-		l.giveBack(e.item.ID, 0, true)
+		l.finishDraw(e.item.ID, e.units, 0, true)
 		e.state, e.units, e.score = released, 0, l.ended(e, max(now, when.later)-f.Age)
 		answer.Result, answer.At = driver.Released, e.score
 		l.changes++
@@ -284,7 +284,7 @@ func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, e
 			m.finish(e, f.Units, false, now, when.drains())
 		}
 		l.noteEnd(e, f.Units-e.units, 0)
-		l.giveBack(e.item.ID, f.Units, false)
+		l.finishDraw(e.item.ID, e.units, f.Units, false)
 		e.state, e.units, e.score = settled, f.Units, l.ended(e, max(now, when.later)-f.Age)
 		answer.Result, answer.At = driver.Settled, e.score
 		l.changes++

@@ -192,15 +192,21 @@ func (c claims) charge() {
 	}
 }
 
-// giveBack cuts the draw of a reservation to the units that it ends at. One that is released
-// has made no call.
-func (l *ledger) giveBack(id string, units int64, released bool) {
+// finishDraw cuts the draw of a reservation to the units that it ends at, or adds what these
+// are above those reserved, as far as the hold has them left. A reservation that is released has
+// made no call.
+func (l *ledger) finishDraw(id string, reserved, units int64, released bool) {
 	for _, h := range l.holds {
 		for _, d := range h.draws {
 			if d.id != id {
 				continue
 			}
 			d.units = min(d.units, units)
+			for _, n := range h.left() {
+				if n.Operation == d.operation && units > reserved {
+					d.units += min(n.Units, units-reserved)
+				}
+			}
 			if released {
 				d.calls = 0
 			}

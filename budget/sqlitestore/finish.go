@@ -115,7 +115,7 @@ func (l *ledger) end(e *entry, f driver.Finish, when moment) (result driver.Fini
 		if err := l.noteEnd(e, -e.units, -1); err != nil {
 			return 0, false, 0, err
 		}
-		l.holds.giveBack(e.id, 0, true)
+		l.holds.finish(e.id, e.units, 0, true)
 		return driver.Released, false, at, l.finish(e, stateReleased, 0, at, now)
 	case l.units+f.Units-e.units > maxSum, l.overfull(e, f.Units, now):
 		return driver.FinishOverflow, false, e.score, nil
@@ -125,7 +125,7 @@ func (l *ledger) end(e *entry, f driver.Finish, when moment) (result driver.Fini
 	if err := l.noteEnd(e, f.Units-e.units, 0); err != nil {
 		return 0, false, 0, err
 	}
-	l.holds.giveBack(e.id, f.Units, false)
+	l.holds.finish(e.id, e.units, f.Units, false)
 	return driver.Settled, false, at, l.finish(e, stateSettled, f.Units, at, now)
 }
 

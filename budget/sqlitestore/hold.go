@@ -88,12 +88,12 @@ func (h *holds) draw(item driver.Item, now int64) {
 	}
 }
 
-// giveBack gives back what a reservation drew above the units that it ends at, and the call
-// of one that is released.
-func (h *holds) giveBack(id string, units int64, released bool) {
+// finish has a reservation of some units that drew from a hold end at others, as
+// [driver.Hold.End] says.
+func (h *holds) finish(id string, reserved, units int64, released bool) {
 	for _, one := range h.list {
 		if _, drew := one.Drawn[id]; drew {
-			one.GiveBack(id, units, released)
+			one.End(id, reserved, units, released)
 			h.dirty = true
 		}
 	}

@@ -172,6 +172,8 @@ func TestWrongAnswersAreFlagged(t *testing.T) {
 		"drawn after its end":       {[]step{hold6, end(Held{1, 6, 2}), drawing("b", 5, false, granted(5, 2, 5)), used(5, 1, 0)}, true},
 		"overdrawn and settled":     {[]step{hold6, open9, {settle, finished(driver.Settled, false, 3)}, held(3, 1, 0, Held{1, 3, 1})}, true},
 		"units beside given back":   {[]step{hold6, open9, {settle, finished(driver.Settled, false, 3)}, held(3, 1, 0, Held{1, 6, 1})}, false},
+		"drawn and settled above":   {[]step{hold6, drawing("a", 2, true, granted(2, 2, 4)), {settle, finished(driver.Settled, false, 3)}, held(3, 1, 0, Held{1, 3, 1})}, true},
+		"held is counted twice":     {[]step{hold6, drawing("a", 2, true, granted(2, 2, 4)), {settle, finished(driver.Settled, false, 3)}, held(3, 1, 0, Held{1, 4, 1})}, false},
 		"drawn and released":        {[]step{hold6, open9, {release, finished(driver.Released, false, 3)}, held(0, 0, 0, Held{1, 6, 2})}, true},
 		"released and still drawn":  {[]step{hold6, open9, {release, finished(driver.Released, false, 3)}, held(0, 0, 0, Held{1, 0, 1})}, false},
 		"released after the end":    {[]step{hold6, open9, end(Held{1, 0, 1}), {release, finished(driver.Released, false, 3)}, used(0, 0, 0)}, true},

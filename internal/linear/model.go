@@ -166,8 +166,11 @@ func (l ledger) finishes(op asked, a Answer) (bool, ledger) {
 		l.calls--
 	}
 	back := part{units: min(0, units-c.part.units)}
-	if to == released {
+	switch {
+	case to == released:
 		back.calls = -c.part.calls
+	case units > c.units && c.part != (part{}): // what it drew nothing for, it draws nothing for now
+		back.units = min(units-c.units, l.ids[c.hold].part.units)
 	}
 	l = l.hands(c.hold, back)
 	c.state, c.units, c.finish, c.part, c.hold = to, units, a.At, part{}, 0

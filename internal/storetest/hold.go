@@ -222,7 +222,7 @@ func testHoldGivesBack(t *testing.T, w *world) {
 	w.wantLeft([]driver.Need{need("read", 27, 1)})
 	w.finish(driver.Finish{ID: "settled", Units: 3}, driver.Settled, true)
 	w.finish(driver.Finish{ID: "up", Units: 5}, driver.Settled, false)
-	w.wantLeft([]driver.Need{need("read", 27, 1)})
+	w.wantLeft([]driver.Need{need("read", 22, 1)})
 	check.Equal(t, w.used(0), 8, "used")
 	w.granted(of(daily, lease(item("late", "read", 20), time.Minute)))
 	w.changeHold(driver.HoldChange{Fence: daily}, 1)
@@ -246,6 +246,43 @@ func testHoldSettledBelow(t *testing.T, w *world) {
 		w.wantLeft([]driver.Need{need("read", c.left, 1)})
 		check.Equal(t, w.granted(item("b", "read", 0)).Remaining, 100-c.settled-c.left, w.budget, "remaining")
 	}
+}
+
+// A reservation settled above what it reserved draws the rest too, as far as its hold has it
+// left: what is used and held together does not grow by what was held for the call.
+func testHoldSettledAbove(t *testing.T, w *world) {
+	w.limits = []limit.Limit{rolling("day", 100, 24*time.Hour)}
+	for _, c := range []struct{ held, reserved, settled, left int64 }{
+		{20, 1, 3, 17}, {20, 10, 20, 0}, {20, 10, 21, 0}, {20, 0, 20, 0}, {20, 20, 25, 0}, {10, 20, 25, 0}, {20, 5, 5, 15},
+	} {
+		w.budget = fmt.Sprintf("up/%d-%d-%d", c.held, c.reserved, c.settled)
+		w.granted(hold(daily, need("read", c.held, 2), need("write", 7, 1)))
+		w.granted(of(daily, lease(item("a", "read", c.reserved), time.Minute)))
+		w.finish(driver.Finish{ID: "a", Units: c.settled}, driver.Settled, false)
+		w.wantLeft([]driver.Need{need("read", c.left, 1), need("write", 7, 1)})
+		w.finish(driver.Finish{ID: "a", Units: c.settled}, driver.Settled, true)
+		w.wantLeft([]driver.Need{need("read", c.left, 1), need("write", 7, 1)})
+		check.Equal(t, w.granted(item("b", "read", 0)).Remaining, 100-7-c.settled-c.left, w.budget, "remaining")
+	}
+
+	w.budget = "up/given back" // what another of its reservations gave back meanwhile is there too
+	w.granted(hold(daily, need("read", 20, 3)))
+	w.granted(of(daily, lease(item("a", "read", 18), time.Minute)))
+	w.granted(of(daily, lease(item("b", "read", 5), time.Minute))) // 2 drawn
+	w.finish(driver.Finish{ID: "a", Units: 14}, driver.Settled, false)
+	w.finish(driver.Finish{ID: "b", Units: 8}, driver.Settled, false)
+	w.wantLeft([]driver.Need{need("read", 1, 1)})
+
+	w.budget = "up/none" // one that drew nothing, and one whose hold has ended
+	w.granted(lease(item("a", "read", 5), time.Minute))
+	w.granted(hold(daily, need("read", 20, 3)))
+	w.granted(of(daily, lease(item("b", "read", 5), time.Minute)))
+	w.finish(driver.Finish{ID: "a", Units: 8}, driver.Settled, false)
+	w.wantLeft([]driver.Need{need("read", 15, 2)})
+	w.changeHold(driver.HoldChange{Fence: daily}, 1)
+	w.granted(hold(daily, need("read", 20, 3)))
+	w.finish(driver.Finish{ID: "b", Units: 8}, driver.Settled, false)
+	w.wantLeft([]driver.Need{need("read", 20, 3)})
 }
 
 // A hold asked for again is the same; one of a run is drawn before that of the pass; dry runs

@@ -130,6 +130,7 @@ func Run(t *testing.T, open Open, but ...string) {
 		{"HoldSkips", testHoldSkips},
 		{"HoldGivesBack", testHoldGivesBack},
 		{"HoldSettledBelow", testHoldSettledBelow},
+		{"HoldSettledAbove", testHoldSettledAbove},
 		{"HoldAgain", testHoldAgain},
 		{"HoldWaits", testHoldWaits},
 		{"HoldsOnTime", testHoldsOnTime},

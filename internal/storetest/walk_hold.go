@@ -52,8 +52,8 @@ func (w *walker) holds() {
 	}
 }
 
-// overdraw has the pass of a hold reserve more than that has left, and settle it as less than
-// it reserved. Then it compares what is left.
+// overdraw has the pass of a hold reserve about what that has left, and settle it as more or
+// less than it reserved. Then it compares what is left.
 func (w *walker) overdraw(limits []limit.Limit) {
 	if w.heldNow() == 0 {
 		w.send(driver.Batch{Budget: w.budget, Now: w.caller(), Limits: limits, Items: []driver.Item{w.holdItem(limits)}})
@@ -65,16 +65,20 @@ func (w *walker) overdraw(limits []limit.Limit) {
 	h := view.Holds[w.rng.IntN(len(view.Holds))]
 	left := h.Left[w.rng.IntN(len(h.Left))]
 	i := driver.Item{
-		ID: fmt.Sprint("over-", w.step), Operation: left.Operation, Units: left.Units + 1 + w.rng.Int64N(5), Lease: hour,
+		ID: fmt.Sprint("over-", w.step), Operation: left.Operation, Units: w.rng.Int64N(left.Units + 5), Lease: hour,
 		Fence: h.Fence, Labels: driver.Labels{Job: h.Job, Region: h.Region},
 	}
 	w.ids = append(w.ids, i)
 	w.send(driver.Batch{Budget: w.budget, Now: w.caller(), Limits: limits, Items: []driver.Item{i}})
 	drew := w.drew == i.ID && left.Units > 0
 	w.drew = ""
-	f := driver.Finish{Budget: w.budget, Now: w.caller(), ID: i.ID, Units: w.rng.Int64N(i.Units)}
-	if w.end(f) == driver.Settled && drew && f.Units > 0 {
+	f := driver.Finish{Budget: w.budget, Now: w.caller(), ID: i.ID, Units: w.rng.Int64N(2*i.Units + 3)}
+	switch done := w.end(f) == driver.Settled && drew; {
+	case !done:
+	case i.Units > left.Units && 0 < f.Units && f.Units < i.Units:
 		w.counts["overdrawn"]++
+	case i.Units < left.Units && f.Units > i.Units:
+		w.counts["settled above"]++
 	}
 	w.look(limits)
 }
