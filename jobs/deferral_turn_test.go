@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -48,6 +49,48 @@ func TestATurnLastsUntilThePassHolds(t *testing.T) {
 		close(drain)
 		for _, one := range done {
 			check.NoError(t, <-one)
+		}
+	})
+}
+
+// The runs of a pass that goes on do not stand behind the passes after it: while a run waits for
+// a slot of the budget, no further deferred pass begins. So it is for passes that were not
+// deferred.
+func TestRunsThatWaitForASlotComeFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		names := []string{"vip", "late"}
+		for i := range 30 {
+			names = append(names, fmt.Sprintf("a%02d", i))
+		}
+		h := newHerd(t, setup{limit: 1000, job: "schedule = \"@yearly\"", more: `
+[upstream.youtube.share.most]
+jobs = ["vip"]
+units = 10`}, "regions = [\"US\"]\nschedule = \"50 23 * * 6\"\nmax_late = \"200h\"", names...)
+		for _, j := range h.list {
+			j.BudgetParallel = 2
+		}
+		h.list[1].Regions = []string{"R0", "R1", "R2", "R3", "R4"}
+		h.list[2].Regions, h.list[2].Schedule = []string{"R0", "R1"}, parsed(t, "1 0 * * 0", "UTC")
+		h.takes = func() time.Duration { return 5 * time.Second }
+		h.spend(990)
+		must.Get(h.options.Budgets["youtube/key1"].Charge(t.Context(), budget.Call{Operation: "videos.list", Units: new(int64(10)), Labels: budget.Labels{Job: "vip"}}))(t)
+		after(23*time.Hour + 45*time.Minute)
+		for range 3 {
+			h.begin()
+		}
+		after(time.Hour)
+		h.stopAll()
+		begun := h.begun()
+		must.Equal(t, len(begun), 5+2+30, "starts")
+		for place, line := range begun {
+			name, since := h.start(line)
+			if strings.HasPrefix(name, "vip-") && place > 6 {
+				t.Errorf("%s is number %d of those that go on", name, place+1)
+			}
+			if latest := 24*time.Hour + time.Minute + 16*time.Second; strings.HasPrefix(name, "late-") && since > latest {
+				t.Errorf("%s ticked at 24h1m0s and starts at %s", name, since)
+			}
 		}
 	})
 }

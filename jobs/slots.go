@@ -8,12 +8,18 @@ import (
 	"time"
 )
 
-// slotPoll is the interval between attempts to take a shared slot.
-const slotPoll = time.Second
+const (
+	// slotPoll is the interval between attempts to take a shared slot.
+	slotPoll = 500 * time.Millisecond
+	// slotWait is how long a run counts as waiting for a slot after its last attempts.
+	slotWait = 10 * time.Second
+)
 
 // slots is a document that lists the holders of a bounded number of slots.
 type slots struct {
 	Held []slot `json:"held"`
+	// Waiting are runs that have begun to wait for a slot: no deferred pass begins before them.
+	Waiting []slot `json:"waiting,omitempty"`
 }
 
 // slot is held until an instant (µs, the store's clock) unless it is renewed; it is free
@@ -28,10 +34,15 @@ type slot struct {
 func runSlots(of string) string   { return "@runs/" + of }
 func catchUpSlot(b string) string { return "@catch_up/" + b }
 
-// takeSlot takes one of most slots; false if all are taken. A holder keeps the slot that
-// it has, however many there are by now: the answer to an earlier attempt may have been
-// lost.
+// takeSlot takes one of most slots; false if all are taken.
 func (d *documents) takeSlot(ctx context.Context, name, holder string, most int) (taken bool, err error) {
+	return d.trySlot(ctx, name, holder, most, false)
+}
+
+// trySlot takes one of most slots; false if all are taken, and then the holder is noted as
+// waiting if it waits. A holder keeps the slot that it has, however many there are by now: the
+// answer to an earlier attempt may have been lost.
+func (d *documents) trySlot(ctx context.Context, name, holder string, most int, waits bool) (taken bool, err error) {
 	err = changeDocument(ctx, d.state, name, d.now, 0, func(s *slots, at clocks) (edit, error) {
 		past := map[string]int64{}
 		for _, held := range s.Held {
@@ -41,16 +52,29 @@ func (d *documents) takeSlot(ctx context.Context, name, holder string, most int)
 		}
 		dead, _ := d.watch.dead(name, past)
 		s.Held = slices.DeleteFunc(s.Held, func(held slot) bool { return dead[held.Holder] })
-		if taken = s.has(holder) || len(s.Held) < most; !taken {
+		taken = s.has(holder) || len(s.Held) < most
+		if !taken && (!waits || s.waits(holder, at)) {
 			return edit{}, errStays
 		}
-		s.put(holder, at.now+d.hold().Microseconds())
+		s.Waiting = slices.DeleteFunc(s.Waiting, func(one slot) bool { return one.Holder == holder || at.past(one.Until, slotWait) })
+		if taken {
+			s.put(holder, at.now+d.hold().Microseconds())
+		} else {
+			s.Waiting = append(s.Waiting, slot{holder, at.now + slotWait.Microseconds()})
+		}
 		return edit{}, nil
 	})
 	if err != nil {
 		d.watch.forget(name)
 	}
 	return taken && err == nil, err
+}
+
+// waits reports whether a run is noted as waiting, for half of slotWait at least.
+func (s *slots) waits(holder string, at clocks) bool {
+	return slices.ContainsFunc(s.Waiting, func(one slot) bool {
+		return one.Holder == holder && !at.past(one.Until-slotWait.Microseconds()/2, slotWait)
+	})
 }
 
 // renewSlot renews a slot, whatever the bound is by now: its run is under way, so it
@@ -84,9 +108,10 @@ func (d *documents) freeSlot(ctx context.Context, name, holder string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finalWriteTimeout)
 	defer cancel()
 	err := changeDocument(ctx, d.state, name, d.now, 0, func(s *slots, _ clocks) (edit, error) {
-		before := len(s.Held)
-		s.Held = slices.DeleteFunc(s.Held, func(held slot) bool { return held.Holder == holder })
-		if len(s.Held) == before {
+		before := len(s.Held) + len(s.Waiting)
+		own := func(one slot) bool { return one.Holder == holder }
+		s.Held, s.Waiting = slices.DeleteFunc(s.Held, own), slices.DeleteFunc(s.Waiting, own)
+		if len(s.Held)+len(s.Waiting) == before {
 			return edit{}, errStays
 		}
 		return edit{}, nil
@@ -176,7 +201,7 @@ func (p *pass) takeSlots(region string, over context.Context) (free func(), end 
 	}
 	for _, s := range needed {
 		for {
-			taken, err := p.runner.docs.takeSlot(p.hard, s.name, holder, p.mostNow(s.name))
+			taken, err := p.runner.docs.trySlot(p.hard, s.name, holder, p.mostNow(s.name), true)
 			if err != nil {
 				p.log.Debug("a slot could not be requested; trying again", "slot", s.name, "region", region, "error", err)
 			}
@@ -252,9 +277,9 @@ func (r *Runner) announceHoldEnd(ctx context.Context, of string) {
 	}
 }
 
-// slotsFull reports whether as many runs of a budget are under way as the configuration
-// allows. A slot that was not renewed in time does not count: only who takes a slot finds
-// out that its holder is dead.
+// slotsFull reports whether as many runs of a budget are under way, or wait for a slot, as the
+// configuration allows. A slot that was not renewed in time does not count: that its holder is
+// dead is found out by the run that takes the slot.
 func (d *daemon) slotsFull(ctx context.Context, of string) (bool, error) {
 	most := 0
 	for _, j := range d.runner.list() {
@@ -273,11 +298,16 @@ func (d *daemon) slotsFull(ctx context.Context, of string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	at, held := clocks{now: found.Now}, 0
+	at, count := clocks{now: found.Now}, 0
 	for _, one := range taken.Held {
 		if !at.past(one.Until, d.runner.docs.hold()) {
-			held++
+			count++
 		}
 	}
-	return held >= most, nil
+	for _, one := range taken.Waiting {
+		if !at.past(one.Until, slotWait) {
+			count++
+		}
+	}
+	return count >= most, nil
 }
