@@ -20,7 +20,7 @@ const (
 	// hold ends meanwhile.
 	lookPause = 250 * time.Millisecond
 	// restPoll is how often a daemon asks whether a hold has ended early, while a pass waits
-	// for that, or whether a run has ended that has one of the budget's slots.
+	// for that.
 	restPoll = 250 * time.Millisecond
 )
 
@@ -201,8 +201,11 @@ func (d *daemon) resumeNext(of string, early bool) (seen overview) {
 	case len(seen.list) == 0, !seen.due && !early:
 		return seen
 	}
-	if full, err := d.slotsFull(ctx, of); full || err != nil {
-		return again(restPoll)
+	if err := d.leaveWithSlots(ctx, of, &seen); err != nil || len(seen.list) == 0 {
+		return again(slotPoll)
+	}
+	if !seen.due && !early {
+		return seen
 	}
 	// The turn is taken only if something fits: it costs two writes.
 	if !seen.due {
@@ -224,7 +227,10 @@ func (d *daemon) resumeNext(of string, early bool) (seen overview) {
 		return again(turnPoll)
 	}
 	defer d.runner.docs.freeTurn(ctx, of, me)
-	if seen, err = d.see(ctx, of); err != nil || len(seen.list) == 0 {
+	if seen, err = d.see(ctx, of); err == nil && len(seen.list) > 0 {
+		err = d.leaveWithSlots(ctx, of, &seen)
+	}
+	if err != nil || len(seen.list) == 0 {
 		seen.wait, seen.more = min(seen.wait, retryPause), seen.more || err != nil
 		return seen
 	}
@@ -241,6 +247,18 @@ func (d *daemon) resumeNext(of string, early bool) (seen overview) {
 		return again(0)
 	}
 	return seen
+}
+
+// leaveWithSlots leaves those passes that have a slot. While there are others, it does not take
+// long until they are looked at again.
+func (d *daemon) leaveWithSlots(ctx context.Context, of string, seen *overview) error {
+	list, err := d.withSlots(ctx, of, seen.list)
+	if err != nil || len(list) == len(seen.list) {
+		return err
+	}
+	seen.list, seen.kept, seen.wait = list, true, min(seen.wait, slotPoll)
+	seen.due = slices.ContainsFunc(list, func(c candidate) bool { return c.due })
+	return nil
 }
 
 // see reads the deferred passes of a budget.

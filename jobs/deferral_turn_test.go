@@ -53,9 +53,8 @@ func TestATurnLastsUntilThePassHolds(t *testing.T) {
 	})
 }
 
-// The runs of a pass that goes on do not stand behind the passes after it: while a run waits for
-// a slot of the budget, no further deferred pass begins. So it is for passes that were not
-// deferred.
+// The runs of a pass do not stand behind the deferred passes that come after it, whether it was
+// deferred itself or not: these do not take the slots that it waits for.
 func TestRunsThatWaitForASlotComeFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -65,7 +64,7 @@ func TestRunsThatWaitForASlotComeFirst(t *testing.T) {
 		}
 		h := newHerd(t, setup{limit: 1000, job: "schedule = \"@yearly\"", more: `
 [upstream.youtube.share.most]
-jobs = ["vip"]
+jobs = ["vip", "late"]
 units = 10`}, "regions = [\"US\"]\nschedule = \"50 23 * * 6\"\nmax_late = \"200h\"", names...)
 		for _, j := range h.list {
 			j.BudgetParallel = 2

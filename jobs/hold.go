@@ -338,7 +338,7 @@ func (j *Job) checkHold(node config.Node, each []needs.Amount, runs int, upstrea
 			return
 		default:
 			counted = true
-			if share := l.ShareOf(j.Name); share >= 0 && l.Shares[share].Guarantee < item.Amount(l) {
+			if share := l.ShareOf(j.Name); share >= 0 && !upstream.Observe && !l.Observe && l.Shares[share].Guarantee < item.Amount(l) {
 				node.Warn("job %s may not start although its share %s is guaranteed %d of limit %s: %s holds %d; guarantee as much",
 					j.Name, l.Shares[share].Name, l.Shares[share].Guarantee, l.Name, j.Hold.what(), item.Amount(l))
 			}

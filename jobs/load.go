@@ -113,7 +113,9 @@ func (l *loader) job(node config.Node) *Job {
 	}
 	l.needs(node, t, j, operation, upstream, known)
 	l.hold(t["hold"], j, upstream, known)
-	j.warnCuts(t["on_exhausted"])
+	if known {
+		j.warnCuts(t["on_exhausted"])
+	}
 	switch right := l.whole && faults(l.cfg) == before; {
 	case right && j.Command != nil:
 		j.warnCommand(t["command"])
@@ -128,15 +130,19 @@ func (j *Job) warnCuts(node config.Node) {
 	if j.OnExhausted != DeferExhausted || j.Hold != HoldNone || j.Checkpoint > 0 {
 		return
 	}
-	calls, known := int64(0), j.stated
-	if known == nil {
+	known, advice := j.stated, fmt.Sprintf(", or hold = %q, so that it is not cut", HoldRun)
+	if single := len(j.bound) == 1 && j.bound[0].Calls == 1; known == nil || single {
 		known = j.bound
 	}
+	calls := int64(0)
 	for _, a := range known {
 		calls += min(a.Calls, limit.MaxUnits)
 	}
-	if calls > 1 || known == nil && j.Fetch != nil {
-		node.Warn("a run of job %s that is cut between two calls does not go on when its units return; give the job checkpoint = \"24h\", so that it goes on where it was, or hold = %q, so that it is not cut", j.Name, HoldRun)
+	if known == nil && j.Fetch != nil { // it has as many pages as there are
+		calls, advice = limit.MaxUnits, ""
+	}
+	if calls > 1 {
+		node.Warn("a run of job %s that is cut between two calls does not go on when its units return; give the job checkpoint = \"24h\", so that it goes on where it was%s", j.Name, advice)
 	}
 }
 

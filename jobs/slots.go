@@ -18,8 +18,21 @@ const (
 // slots is a document that lists the holders of a bounded number of slots.
 type slots struct {
 	Held []slot `json:"held"`
-	// Waiting are runs that have begun to wait for a slot: no deferred pass begins before them.
-	Waiting []slot `json:"waiting,omitempty"`
+	// Waiting are runs that wait for a slot, the first as many as there are slots: a deferred
+	// pass that comes after them does not begin before them.
+	Waiting []waiter `json:"waiting,omitempty"`
+}
+
+// waiter is a run that waits for a slot, and the place of its pass in the order.
+type waiter struct {
+	slot
+	Guarantee int64 `json:"guarantee,omitempty"` // of the job's share
+	Tick      int64 `json:"tick"`                // µs
+}
+
+// precedes reports whether the run comes before those of a pass, or is one of them.
+func (w *waiter) precedes(guarantee, tick int64) bool {
+	return w.Guarantee > guarantee || w.Guarantee == guarantee && w.Tick <= tick
 }
 
 // slot is held until an instant (µs, the store's clock) unless it is renewed; it is free
@@ -36,13 +49,14 @@ func catchUpSlot(b string) string { return "@catch_up/" + b }
 
 // takeSlot takes one of most slots; false if all are taken.
 func (d *documents) takeSlot(ctx context.Context, name, holder string, most int) (taken bool, err error) {
-	return d.trySlot(ctx, name, holder, most, false)
+	return d.trySlot(ctx, name, most, waiter{slot: slot{Holder: holder}}, false)
 }
 
-// trySlot takes one of most slots; false if all are taken, and then the holder is noted as
+// trySlot takes one of most slots; false if all are taken, and then the run is noted as
 // waiting if it waits. A holder keeps the slot that it has, however many there are by now: the
 // answer to an earlier attempt may have been lost.
-func (d *documents) trySlot(ctx context.Context, name, holder string, most int, waits bool) (taken bool, err error) {
+func (d *documents) trySlot(ctx context.Context, name string, most int, run waiter, waits bool) (taken bool, err error) {
+	holder := run.Holder
 	err = changeDocument(ctx, d.state, name, d.now, 0, func(s *slots, at clocks) (edit, error) {
 		past := map[string]int64{}
 		for _, held := range s.Held {
@@ -53,14 +67,15 @@ func (d *documents) trySlot(ctx context.Context, name, holder string, most int, 
 		dead, _ := d.watch.dead(name, past)
 		s.Held = slices.DeleteFunc(s.Held, func(held slot) bool { return dead[held.Holder] })
 		taken = s.has(holder) || len(s.Held) < most
-		if !taken && (!waits || s.waits(holder, at)) {
+		if !taken && (!waits || s.noted(run, most, at)) {
 			return edit{}, errStays
 		}
-		s.Waiting = slices.DeleteFunc(s.Waiting, func(one slot) bool { return one.Holder == holder || at.past(one.Until, slotWait) })
+		s.Waiting = slices.DeleteFunc(s.Waiting, func(one waiter) bool { return one.Holder == holder || at.past(one.Until, slotWait) })
 		if taken {
 			s.put(holder, at.now+d.hold().Microseconds())
 		} else {
-			s.Waiting = append(s.Waiting, slot{holder, at.now + slotWait.Microseconds()})
+			run.Until = at.now + slotWait.Microseconds()
+			s.Waiting = append(s.Waiting, run)
 		}
 		return edit{}, nil
 	})
@@ -70,11 +85,20 @@ func (d *documents) trySlot(ctx context.Context, name, holder string, most int, 
 	return taken && err == nil, err
 }
 
-// waits reports whether a run is noted as waiting, for half of slotWait at least.
-func (s *slots) waits(holder string, at clocks) bool {
-	return slices.ContainsFunc(s.Waiting, func(one slot) bool {
-		return one.Holder == holder && !at.past(one.Until-slotWait.Microseconds()/2, slotWait)
-	})
+// noted reports whether a run is noted as waiting, for half of slotWait at least, or need not be:
+// so many that come before it are.
+func (s *slots) noted(run waiter, most int, at clocks) bool {
+	before := 0
+	for i := range s.Waiting {
+		one := &s.Waiting[i]
+		if one.Holder == run.Holder {
+			return !at.past(one.Until-slotWait.Microseconds()/2, slotWait)
+		}
+		if !at.past(one.Until, slotWait) && one.precedes(run.Guarantee, run.Tick) {
+			before++
+		}
+	}
+	return before >= most
 }
 
 // renewSlot renews a slot, whatever the bound is by now: its run is under way, so it
@@ -109,8 +133,8 @@ func (d *documents) freeSlot(ctx context.Context, name, holder string) {
 	defer cancel()
 	err := changeDocument(ctx, d.state, name, d.now, 0, func(s *slots, _ clocks) (edit, error) {
 		before := len(s.Held) + len(s.Waiting)
-		own := func(one slot) bool { return one.Holder == holder }
-		s.Held, s.Waiting = slices.DeleteFunc(s.Held, own), slices.DeleteFunc(s.Waiting, own)
+		s.Held = slices.DeleteFunc(s.Held, func(one slot) bool { return one.Holder == holder })
+		s.Waiting = slices.DeleteFunc(s.Waiting, func(one waiter) bool { return one.Holder == holder })
 		if len(s.Held)+len(s.Waiting) == before {
 			return edit{}, errStays
 		}
@@ -193,6 +217,7 @@ func (p *pass) takeSlots(region string, over context.Context) (free func(), end 
 		return func() {}, nil
 	}
 	holder := p.held.claim.Holder + "/" + region
+	run := waiter{slot{Holder: holder}, p.runner.guarantee(p.job), p.held.claim.Tick}
 	var frees []func()
 	free = func() {
 		for _, one := range frees {
@@ -201,7 +226,7 @@ func (p *pass) takeSlots(region string, over context.Context) (free func(), end 
 	}
 	for _, s := range needed {
 		for {
-			taken, err := p.runner.docs.trySlot(p.hard, s.name, holder, p.mostNow(s.name), true)
+			taken, err := p.runner.docs.trySlot(p.hard, s.name, p.mostNow(s.name), run, s.name == runSlots(p.job.Budget))
 			if err != nil {
 				p.log.Debug("a slot could not be requested; trying again", "slot", s.name, "region", region, "error", err)
 			}
@@ -277,10 +302,10 @@ func (r *Runner) announceHoldEnd(ctx context.Context, of string) {
 	}
 }
 
-// slotsFull reports whether as many runs of a budget are under way, or wait for a slot, as the
-// configuration allows. A slot that was not renewed in time does not count: that its holder is
-// dead is found out by the run that takes the slot.
-func (d *daemon) slotsFull(ctx context.Context, of string) (bool, error) {
+// withSlots are those of the deferred passes of a budget for which there is a slot, beside the
+// runs that are under way, or wait and come before the pass. A slot that was not renewed in time
+// does not count: that its holder is dead is found out by the run that takes the slot.
+func (d *daemon) withSlots(ctx context.Context, of string, list []candidate) ([]candidate, error) {
 	most := 0
 	for _, j := range d.runner.list() {
 		if j.Budget == of {
@@ -288,26 +313,29 @@ func (d *daemon) slotsFull(ctx context.Context, of string) (bool, error) {
 		}
 	}
 	if most == 0 {
-		return false, nil
+		return list, nil
 	}
 	found, err := d.runner.docs.state.Job(ctx, runSlots(of))
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	taken, err := readDocument[slots](runSlots(of), found)
+	s, err := readDocument[slots](runSlots(of), found)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	at, count := clocks{now: found.Now}, 0
-	for _, one := range taken.Held {
+	at := clocks{now: found.Now}
+	for _, one := range s.Held {
 		if !at.past(one.Until, d.runner.docs.hold()) {
-			count++
+			most--
 		}
 	}
-	for _, one := range taken.Waiting {
-		if !at.past(one.Until, slotWait) {
-			count++
+	return slices.DeleteFunc(slices.Clone(list), func(c candidate) bool {
+		left := most
+		for i := range s.Waiting {
+			if one := &s.Waiting[i]; !at.past(one.Until, slotWait) && one.precedes(c.guarantee, c.left.Tick) {
+				left--
+			}
 		}
-	}
-	return count >= most, nil
+		return left <= 0
+	}), nil
 }

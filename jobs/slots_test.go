@@ -180,3 +180,67 @@ func TestCatchUpCosts(t *testing.T) {
 		stop()
 	})
 }
+
+// Of the runs that wait for a slot, the first as many as there are slots are noted, in the order
+// of their passes; the note ends with the wait, or soon after its process.
+func TestRunsThatWaitAreNoted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{limit: 100})
+		docs, name := w.runner().docs, runSlots("youtube/key1")
+		try := func(holder string, guarantee, tick int64) {
+			t.Helper()
+			if _, err := docs.trySlot(t.Context(), name, 1, waiter{slot{Holder: holder}, guarantee, tick}, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		noted := func() (list []string) {
+			for _, one := range must.Get(readDocument[slots](name, must.Get(w.store.Job(t.Context(), name))(t)))(t).Waiting {
+				list = append(list, one.Holder)
+			}
+			return list
+		}
+		try("holder", 0, 0)
+		try("early", 0, 10)
+		try("late", 0, 11)
+		try("equal", 0, 10)
+		check.EqualSlices(t, noted(), []string{"early"}, "noted")
+		try("important", 1, 20)
+		check.EqualSlices(t, noted(), []string{"early", "important"}, "noted")
+		docs.freeSlot(t.Context(), name, "early")
+		check.EqualSlices(t, noted(), []string{"important"}, "noted after one has given up")
+		after(slotWait)
+		try("late", 0, 11)
+		check.EqualSlices(t, noted(), []string{"late"}, "noted after the others have died")
+		docs.freeSlot(t.Context(), name, "holder")
+		try("late", 0, 11)
+		check.Equal(t, len(noted()), 0, "noted while nobody waits")
+	})
+}
+
+// A deferred pass has a slot unless runs are under way, or wait and come before it.
+func TestDeferredPassesBesideRunsThatWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{limit: 100})
+		w.list[0].BudgetParallel = 2
+		r := w.runner()
+		d, name := &daemon{runner: r}, runSlots("youtube/key1")
+		list := []candidate{{guarantee: 5, left: deferred{Tick: 30}}, {left: deferred{Tick: 10}}, {left: deferred{Tick: 20}}}
+		left := func() int {
+			t.Helper()
+			return len(must.Get(d.withSlots(t.Context(), "youtube/key1", list))(t))
+		}
+		check.Equal(t, left(), 3, "with two slots")
+		must.Get(r.docs.takeSlot(t.Context(), name, "a", 2))(t)
+		check.Equal(t, left(), 3, "with one")
+		must.Get(r.docs.trySlot(t.Context(), name, 1, waiter{slot{Holder: "b"}, 0, 15}, true))(t)
+		check.Equal(t, left(), 2, "while a run of tick 15 waits")
+		must.Get(r.docs.trySlot(t.Context(), name, 1, waiter{slot{Holder: "c"}, 5, 30}, true))(t)
+		check.Equal(t, left(), 0, "while a run of the first pass waits")
+		after(slotWait)
+		check.Equal(t, left(), 3, "after they have died")
+		must.Get(r.docs.takeSlot(t.Context(), name, "d", 2))(t)
+		check.Equal(t, left(), 0, "with none")
+	})
+}

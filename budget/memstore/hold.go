@@ -186,7 +186,7 @@ func (c claims) charge() {
 			}
 		}
 	}
-	if c.own != nil {
+	if c.own != nil && c.draw.units+c.draw.calls > 0 {
 		taken := c.draw
 		c.own.draws = append(c.own.draws, &taken)
 	}

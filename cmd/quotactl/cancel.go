@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -83,8 +82,11 @@ func (a *app) cancel(ctx context.Context, store jobs.State, job *jobs.Job, note 
 		}
 		if v := views[0]; len(v.Deferred)+len(v.Requests) > 0 {
 			t.Below("", "quotactl trigger "+job.Name+" --cancel takes back what waits:")
-			for _, note := range slices.Concat(view.Deferred(v, a.now()), waitNotes(v)) {
+			for _, note := range view.Deferred(v, a.now()) {
 				t.Below("", note)
+			}
+			for _, r := range v.Requests {
+				t.Below("", requestText(r)+" and waits")
 			}
 		}
 		return t.Write(a.stdout)

@@ -273,6 +273,17 @@ func testHoldSettledAbove(t *testing.T, w *world) {
 	w.finish(driver.Finish{ID: "b", Units: 8}, driver.Settled, false)
 	w.wantLeft([]driver.Need{need("read", 1, 1)})
 
+	w.budget = "up/nothing left" // what drew nothing draws nothing later, though others gave back
+	w.granted(hold(daily, need("read", 10, 1)))
+	w.granted(of(daily, lease(item("a", "read", 10), time.Minute)))
+	w.granted(of(daily, lease(item("b", "read", 5), time.Minute)))
+	w.finish(driver.Finish{ID: "a", Units: 2}, driver.Settled, false)
+	w.finish(driver.Finish{ID: "b", Units: 8}, driver.Settled, false)
+	w.wantLeft([]driver.Need{need("read", 8, 0)})
+	w.granted(of(daily, lease(item("c", "read", 0), time.Minute)))
+	w.finish(driver.Finish{ID: "c", Units: 3}, driver.Settled, false)
+	w.wantLeft([]driver.Need{need("read", 8, 0)})
+
 	w.budget = "up/none" // one that drew nothing, and one whose hold has ended
 	w.granted(lease(item("a", "read", 5), time.Minute))
 	w.granted(hold(daily, need("read", 20, 3)))
