@@ -179,13 +179,10 @@ type runSlot struct {
 // configuration bounds them, and one of the job's, if several of its passes may run at
 // once. The bounds are those in force now, the same for all that wait.
 func (p *pass) slotsNeeded() []runSlot {
-	job, ofBudget := p.job, p.job.BudgetParallel
+	job, ofBudget := p.job, p.runner.parallel(p.job.Budget, p.job.BudgetParallel)
 	for _, j := range p.runner.list() {
 		if j.Name == job.Name {
 			job = j
-		}
-		if j.Budget == p.job.Budget {
-			ofBudget = j.BudgetParallel
 		}
 	}
 	var list []runSlot
@@ -196,6 +193,17 @@ func (p *pass) slotsNeeded() []runSlot {
 		list = append(list, runSlot{runSlots(p.job.Budget), ofBudget})
 	}
 	return list
+}
+
+// parallel is how many runs of a budget may be under way now, 0 for any number; otherwise if the
+// configuration no longer has a job of it.
+func (r *Runner) parallel(of string, otherwise int) int {
+	for _, j := range r.list() {
+		if j.Budget == of {
+			return j.BudgetParallel
+		}
+	}
+	return otherwise
 }
 
 // mostNow is how many slots of a name there are now; a reload may have changed that.
@@ -306,12 +314,7 @@ func (r *Runner) announceHoldEnd(ctx context.Context, of string) {
 // runs that are under way, or wait and come before the pass. A slot that was not renewed in time
 // does not count: that its holder is dead is found out by the run that takes the slot.
 func (d *daemon) withSlots(ctx context.Context, of string, list []candidate) ([]candidate, error) {
-	most := 0
-	for _, j := range d.runner.list() {
-		if j.Budget == of {
-			most = j.BudgetParallel
-		}
-	}
+	most := d.runner.parallel(of, 0)
 	if most == 0 {
 		return list, nil
 	}
