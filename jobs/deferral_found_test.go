@@ -114,6 +114,28 @@ func (o *storeOutage) Decide(ctx context.Context, b driver.Batch) (driver.Decisi
 	return o.Store.Decide(ctx, b)
 }
 
+// What comes back after a pass has gone on is found, also if it is no more than there was before
+// that.
+func TestUnitsThatComeBackAfterAnotherHasGoneOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHerd(t, setup{limit: 10, job: "schedule = \"@yearly\""}, deferredFrom6, "a", "b")
+		h.list[1].Needs, h.list[2].Needs = budget.Needs{"videos.list": 3}, budget.Needs{"videos.list": 6}
+		h.list[2].Schedule, h.pages = parsed(t, "0 7 * * 6", "UTC"), 3
+		six, three := h.reserved(6), h.reserved(3)
+		h.reserved(1)
+		h.begin()
+		after(8 * time.Hour)
+		must.Do(t, six.Release(t.Context()))
+		after(90 * time.Second)
+		h.beganWithin(time.Minute+time.Second, "a-US", 8*time.Hour)
+		must.Do(t, three.Release(t.Context()))
+		after(2 * time.Minute)
+		h.beganWithin(time.Minute+time.Second, "b-US", 8*time.Hour+90*time.Second)
+		h.stopAll()
+	})
+}
+
 // A reload that lets a deferred pass fit is noticed within a minute.
 func TestAReloadThatLetsADeferredPassFit(t *testing.T) {
 	t.Parallel()
