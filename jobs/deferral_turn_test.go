@@ -84,7 +84,9 @@ units = 10`}, "regions = [\"US\"]\nschedule = \"50 23 * * 6\"\nmax_late = \"200h
 		must.Equal(t, len(begun), 5+2+30, "starts")
 		for place, line := range begun {
 			name, since := h.start(line)
-			if strings.HasPrefix(name, "vip-") && place > 6 {
+			// A region waits only once the one before it has its slot, so one other pass may begin
+			// before each of R2, R3 and R4.
+			if strings.HasPrefix(name, "vip-") && place > 4+3 {
 				t.Errorf("%s is number %d of those that go on", name, place+1)
 			}
 			if latest := 24*time.Hour + time.Minute + 16*time.Second; strings.HasPrefix(name, "late-") && since > latest {
