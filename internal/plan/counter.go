@@ -1,0 +1,184 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/quotactl/quotactl/budget/limit"
+)
+
+// counter counts one limit in fake time: what has been charged is in a queue by its finish,
+// beside the running sums of what of it still counts, so that a decision costs what expired.
+type counter struct {
+	limit  limit.Limit
+	queue  []counted // from head on, by their finish
+	head   int
+	used   int64
+	shares []int64 // of used, what each share has charged
+	level  limit.Level
+
+	cut   int64 // what finished up to here no longer counts
+	until int64 // calendars: the end of the span in which the cut stays the same
+
+	least   int64 // the least that was left, by what was charged, held and guaranteed
+	leastAt int64
+	resets  []Reset
+}
+
+// counted is what a call counts in one limit.
+type counted struct {
+	score  int64 // when it finishes, µs
+	lease  int64 // when its lease would end, as others see it until it finishes
+	amount int64
+	share  int32 // −1: none
+}
+
+func newCounter(l limit.Limit, now int64) *counter {
+	c := &counter{limit: l, shares: make([]int64, len(l.Shares)), level: limit.Level{At: now}, least: l.Limit, leastAt: now}
+	c.span(now)
+	return c
+}
+
+// span sets the cut of an instant.
+func (c *counter) span(now int64) {
+	switch c.limit.Window.Kind {
+	case limit.Bucket:
+		return
+	case limit.CalendarKind:
+		_, c.until = c.limit.Window.Span(now)
+	}
+	c.cut = c.limit.Window.Cut(now)
+}
+
+// advance forgets what no longer counts at an instant.
+func (c *counter) advance(now int64) {
+	switch c.limit.Window.Kind {
+	case limit.Bucket:
+		c.level = c.limit.Window.Refill.Drain(c.level, now)
+		return
+	case limit.CalendarKind:
+		if now < c.until {
+			return
+		}
+		c.resets = append(c.resets, Reset{At: c.until, Left: c.limit.Remaining(c.used)})
+		c.span(now)
+	default:
+		c.cut = c.limit.Window.Cut(now)
+	}
+	for ; c.head < len(c.queue) && c.queue[c.head].score <= c.cut; c.head++ {
+		one := &c.queue[c.head]
+		c.used -= one.amount
+		if one.share >= 0 {
+			c.shares[one.share] -= one.amount
+		}
+	}
+	if c.head > 1024 && c.head > len(c.queue)/2 {
+		c.queue, c.head = append(c.queue[:0], c.queue[c.head:]...), 0
+	}
+}
+
+// load counts what the ledger holds, in any order; sorted ends it.
+func (c *counter) load(one counted) {
+	if one.score <= c.cut || one.amount == 0 {
+		return
+	}
+	c.queue = append(c.queue, one)
+	c.used += one.amount
+	if one.share >= 0 {
+		c.shares[one.share] += one.amount
+	}
+}
+
+func (c *counter) sorted() {
+	slices.SortFunc(c.queue, func(a, b counted) int { return cmp.Compare(a.score, b.score) })
+	c.note(c.leastAt, 0)
+}
+
+// charge counts a call.
+func (c *counter) charge(one counted) {
+	if c.limit.Window.Kind == limit.Bucket {
+		c.level = c.limit.Window.Refill.Add(c.level, one.amount, 0)
+		return
+	}
+	at := len(c.queue) // calls finish almost in the order in which they are charged
+	for at > c.head && c.queue[at-1].score > one.score {
+		at--
+	}
+	c.queue = slices.Insert(c.queue, at, one)
+	c.used += one.amount
+	if one.share >= 0 {
+		c.shares[one.share] += one.amount
+	}
+}
+
+// usedNow is what counts now: a bucket's level is rounded up.
+func (c *counter) usedNow() int64 {
+	if c.limit.Window.Kind == limit.Bucket {
+		return c.level.Used
+	}
+	return c.used
+}
+
+// note remembers the least that was left.
+func (c *counter) note(now, held int64) {
+	if left := c.limit.Limit - c.usedNow() - held; left < c.least {
+		c.least, c.leastAt = max(left, 0), now
+	}
+}
+
+// usedAt is what counts at a later instant if nothing else happens, and of that what each
+// share has charged. Open reservations are taken to run to the ends of their leases.
+func (c *counter) usedAt(at, now int64) (used int64, shares []int64) {
+	cut := c.limit.Window.Cut(at)
+	shares = make([]int64, len(c.shares))
+	for i := len(c.queue) - 1; i >= c.head; i-- {
+		one := &c.queue[i]
+		ends := one.ends(now)
+		if ends <= cut {
+			if one.score <= now {
+				break // all before have finished earlier
+			}
+			continue
+		}
+		used += one.amount
+		if one.share >= 0 {
+			shares[one.share] += one.amount
+		}
+	}
+	return used, shares
+}
+
+// ends is the finish that others see: while a call is under way, its lease's end.
+func (o *counted) ends(now int64) int64 {
+	if o.score > now {
+		return o.lease
+	}
+	return o.score
+}
+
+// kept is what is guaranteed to other shares than own and not spent or held.
+func kept(guarantees, used, held []int64, own int) (sum int64) {
+	for i, g := range guarantees {
+		if i != own {
+			sum += max(0, g-used[i]-held[i])
+		}
+	}
+	return sum
+}
+
+// returning are what counts now in the order in which it returns if nothing else happens.
+func (c *counter) returning(now int64, yield func(at int64, one *counted) bool) {
+	i := c.head
+	for ; i < len(c.queue) && c.queue[i].score <= now; i++ {
+		if !yield(c.limit.Window.Returns(c.queue[i].score), &c.queue[i]) {
+			return
+		}
+	}
+	open := slices.Clone(c.queue[i:])
+	slices.SortFunc(open, func(a, b counted) int { return cmp.Compare(a.lease, b.lease) })
+	for i := range open {
+		if !yield(c.limit.Window.Returns(open[i].lease), &open[i]) {
+			return
+		}
+	}
+}

@@ -1,0 +1,399 @@
+package plan
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/jobs"
+)
+
+// pass is a pass, or a part of one, in fake time. Its steps are those of package jobs: regions
+// in order, each once its offset has come, one of parallel is free, what it needs fits, and a
+// slot of the budget is free; when one is refused, none is started after it.
+type pass struct {
+	job     *job
+	result  *Pass
+	tick    int64
+	part    int
+	whole   bool // all regions of the job
+	began   int64
+	runs    []*run
+	place   int // of the next region to start
+	running int
+	ended   bool // no further region is started
+	done    bool
+	turn    int  // counts what the next region waits for: what was added for an earlier turn is void
+	waiting bool // for a run to end, because of parallel
+	hold    *hold
+	waits   wait
+	returns int64 // the first instant at which what refused a run may end; 0: none was refused
+	held    bool  // a refusal was beside holds
+	pauses  int   // parts in a row that ended without an instant that tells when to go on
+	before  bool  // a run of a part before has started
+	leftCut bool  // a run was cut that does not go on
+}
+
+// wait is how long something has waited for units.
+type wait struct{ latest, longest int64 }
+
+func (s *simulation) newPass(j *job, tick int64, kind jobs.Kind, regions []string) *pass {
+	order := j.OrderFrom(j.first, j.nextRegion)
+	if regions != nil {
+		order = slices.DeleteFunc(order, func(region string) bool { return !slices.Contains(regions, region) })
+	}
+	p := &pass{job: j, tick: tick, part: 1, whole: regions == nil, result: &Pass{Job: j.Name, Budget: j.Budget, Tick: instant(tick), Kind: kind, Parts: 1}}
+	s.passes = append(s.passes, p.result)
+	p.regions(order)
+	return p
+}
+
+// regions are those of the pass, in order.
+func (p *pass) regions(order []string) {
+	for place, region := range order {
+		whole := p.job.expected(region)
+		p.runs = append(p.runs, &run{region: region, place: place, whole: whole, left: steps(whole, p.job.call > 0)})
+	}
+}
+
+// begin begins a pass.
+func (s *simulation) begin(p *pass) {
+	p.job.active++
+	p.began = s.now
+	if p.job.Hold == jobs.HoldPass && len(p.runs) > 0 {
+		s.holdPass(p)
+		return
+	}
+	s.next(p)
+}
+
+// holdPass takes what the whole pass needs, or waits for it.
+func (s *simulation) holdPass(p *pass) {
+	q := ask{job: p.job.Name, floor: p.job.Floor, span: p.job.span(len(p.runs))}
+	for _, r := range p.runs {
+		q.needs = append(q.needs, r.whole...)
+	}
+	q.needs = together(q.needs)
+	q.lasts = max(holdLease, q.span)
+	if len(q.needs) == 0 {
+		s.next(p)
+		return
+	}
+	h, no := p.job.ledger.takeHold(&q, s.now, &s.scratch)
+	if no != nil {
+		s.waitForUnits(p, &p.waits, no, func() { s.holdPass(p) })
+		return
+	}
+	p.hold = h
+	s.next(p)
+}
+
+// span is how long what a hold is for may take, in µs: a pass of so many regions, or a run.
+func (j *job) span(regions int) int64 {
+	each := j.Timeout + j.Grace
+	if j.Hold != jobs.HoldPass {
+		return each.Microseconds()
+	}
+	parallel := regions
+	if j.Parallel > 0 {
+		parallel = j.Parallel
+	}
+	if j.BudgetParallel > 0 {
+		parallel = min(parallel, j.BudgetParallel)
+	}
+	rounds := (regions + parallel - 1) / parallel
+	return j.Stagger.Microseconds() + int64(rounds)*each.Microseconds()
+}
+
+// next has the pass's next region start once its offset has come.
+func (s *simulation) next(p *pass) {
+	p.turn++
+	p.waits = wait{}
+	if p.place == len(p.runs) {
+		p.ended = true
+		s.endIfDone(p)
+		return
+	}
+	s.later(p, p.began+p.job.Offset(p.place).Microseconds(), func() { s.admit(p) })
+}
+
+// later does something for the next region of a pass, unless the pass has gone on or ended.
+func (s *simulation) later(p *pass, at int64, do func()) {
+	turn := p.turn
+	s.add(at, p.job.order(p.place+1), func() {
+		if p.turn == turn && !p.ended {
+			do()
+		}
+	})
+}
+
+// admit looks whether what the next region needs would fit.
+func (s *simulation) admit(p *pass) {
+	j := p.job
+	if j.Parallel > 0 && p.running >= j.Parallel {
+		p.waiting = true
+		return
+	}
+	if q := j.look(len(p.runs)); len(q.needs) > 0 {
+		if no := j.ledger.decide(&q, s.now, &s.scratch); no != nil {
+			s.waitForUnits(p, &p.waits, no, func() { s.admit(p) })
+			return
+		}
+	}
+	p.waits = wait{}
+	s.slot(p)
+}
+
+// look is what is asked before a run starts: whether its configured needs, or one call, fit.
+func (j *job) look(regions int) ask {
+	q := ask{job: j.Name, floor: j.Floor, look: true}
+	for _, operation := range slices.Sorted(maps.Keys(j.Needs)) {
+		calls := j.Needs[operation]
+		q.needs = append(q.needs, driver.Need{Operation: operation, Units: j.price(operation) * calls, Calls: calls})
+	}
+	if j.Hold != jobs.HoldNone {
+		q.beside = j.span(regions)
+	}
+	return q
+}
+
+// slot waits for one of the budget's slots.
+func (s *simulation) slot(p *pass) {
+	const poll = 500e3 // as the daemons do
+	j := p.job
+	if j.BudgetParallel > 0 && j.ledger.running >= j.BudgetParallel {
+		s.later(p, s.now+poll, func() { s.slot(p) })
+		return
+	}
+	s.holdRun(p)
+}
+
+// holdRun takes what the next region needs, if its job holds that, and starts it.
+func (s *simulation) holdRun(p *pass) {
+	j, r := p.job, p.runs[p.place]
+	if q := j.holdsOf(p, []*run{r}); q != nil {
+		h, no := j.ledger.takeHold(q, s.now, &s.scratch)
+		if no != nil {
+			s.waitForUnits(p, &p.waits, no, func() { s.holdRun(p) })
+			return
+		}
+		r.hold = h
+	}
+	r.started = s.now
+	p.running++
+	j.ledger.running++
+	if late := s.now - p.began - j.Offset(p.place).Microseconds(); p.part > 1 && late > 0 {
+		p.began += late // the next region keeps its distance
+	}
+	s.add(s.now, j.order(p.place+1), func() { s.call(p, r) })
+	p.place++
+	s.next(p)
+}
+
+// holdsOf is what runs hold before they start; nil: nothing.
+func (j *job) holdsOf(p *pass, runs []*run) *ask {
+	if j.Hold != jobs.HoldRun && (j.Hold != jobs.HoldNone || p.part == 1 || !j.knows(runs)) {
+		return nil
+	}
+	span := j.span(1)
+	q := &ask{job: j.Name, floor: j.Floor, span: span, lasts: max(holdLease, span)}
+	for _, r := range runs {
+		q.needs = append(q.needs, r.whole...)
+	}
+	if q.needs = together(q.needs); len(q.needs) == 0 {
+		return nil
+	}
+	return q
+}
+
+// waitForUnits has something asked again when what refused it may have ended; if the job does
+// not wait as long, the pass starts nothing more.
+func (s *simulation) waitForUnits(p *pass, w *wait, no *refused, again func()) {
+	if w.latest == 0 {
+		if w.longest = p.job.StartWait.Microseconds(); p.running > 0 {
+			w.longest = p.job.MaxWait.Microseconds()
+		}
+		w.latest = s.now + w.longest
+	}
+	at, waits := s.waitUntil(no, w)
+	switch {
+	case no.never:
+		s.neverFits(p)
+	case no.multi && no.at > w.latest: // asked again whenever the bucket has more
+		s.later(p, w.latest, func() { s.refuse(p, no) })
+	case waits && at <= w.latest:
+		s.later(p, at, again)
+	default:
+		s.refuse(p, no)
+	}
+}
+
+// waitUntil is when to ask again, and whether that is worth waiting for.
+func (s *simulation) waitUntil(no *refused, w *wait) (at int64, waits bool) {
+	const least = 100e3 // the shortest wait for requests under way
+	if no.at-s.now <= w.longest {
+		return no.at, no.at > s.now
+	}
+	at = max(no.soonest, s.now+least)
+	return at, at < no.at && at <= w.latest
+}
+
+// refuse ends the starts of a pass: its next region was refused.
+func (s *simulation) refuse(p *pass, no *refused) {
+	r := p.runs[p.place]
+	r.cut, r.over = true, true
+	s.noteRefusal(p, no)
+	s.stop(p)
+}
+
+// neverFits goes on after a region whose needs can never fit.
+func (s *simulation) neverFits(p *pass) {
+	r := p.runs[p.place]
+	r.failed, r.over = true, true
+	if p.job.Hold == jobs.HoldPass && p.hold == nil {
+		for _, r := range p.runs {
+			r.failed = true
+		}
+		s.stop(p)
+		return
+	}
+	p.place++
+	s.next(p)
+}
+
+// stop starts no further region.
+func (s *simulation) stop(p *pass) {
+	p.turn++
+	p.ended, p.waiting = true, false
+	s.endIfDone(p)
+}
+
+// call makes the next call of a run, or several that fit together.
+func (s *simulation) call(p *pass, r *run) {
+	j := p.job
+	if len(r.left) == 0 {
+		s.endRun(p, r)
+		return
+	}
+	next := &r.left[0]
+	calls := min(next.chunk, next.calls)
+	if r.single {
+		calls = 1
+	}
+	q := ask{job: j.Name, floor: j.Floor, needs: []driver.Need{next.need(calls)}, own: r.hold}
+	if q.own == nil {
+		q.own = p.hold
+	}
+	if j.Fetch != nil {
+		q.lasts = j.Timeout.Microseconds()
+	}
+	no := j.ledger.decide(&q, s.now, &s.scratch)
+	switch {
+	case no != nil && calls > 1:
+		r.single = true
+		s.call(p, r)
+		return
+	case no != nil:
+		s.refused(p, r, no)
+		return
+	}
+	r.waits = wait{}
+	took := calls * j.call
+	finish := s.now // a command's calls are charged, a fetch's reserved until they are answered
+	if j.Fetch != nil {
+		finish += took
+	}
+	j.ledger.take(&q, s.scratch, finish, s.now+q.lasts)
+	r.took(q.needs[0])
+	if next.calls -= calls; next.calls == 0 {
+		r.left = r.left[1:]
+	}
+	if took == 0 {
+		s.call(p, r)
+		return
+	}
+	s.add(s.now+took, j.order(r.place+1), func() { s.call(p, r) })
+}
+
+// refused waits for the units of a call, or cuts its run.
+func (s *simulation) refused(p *pass, r *run, no *refused) {
+	j := p.job
+	if r.waits.latest == 0 {
+		r.waits = wait{s.now + j.MaxWait.Microseconds(), j.MaxWait.Microseconds()}
+	}
+	at, waits := s.waitUntil(no, &r.waits)
+	switch end := r.started + j.Timeout.Microseconds(); {
+	case no.never:
+		r.failed = true
+		s.endRun(p, r)
+	case waits && at >= end:
+		s.add(end, j.order(r.place+1), func() {
+			r.failed = true
+			s.noteRefusal(p, no)
+			s.endRun(p, r)
+		})
+	case waits:
+		s.add(at, j.order(r.place+1), func() { s.call(p, r) })
+	default:
+		r.cut = true
+		s.noteRefusal(p, no)
+		s.endRun(p, r)
+	}
+}
+
+// took notes what a run was charged.
+func (r *run) took(n driver.Need) {
+	r.units += n.Units
+	r.spent = append(r.spent, asAmount(n))
+}
+
+// endRun ends a run. One that was cut ends the starts of its pass.
+func (s *simulation) endRun(p *pass, r *run) {
+	j := p.job
+	r.over = true
+	p.running--
+	j.ledger.running--
+	p.result.Units += r.units
+	if r.hold != nil {
+		s.endHold(j.ledger, r.hold)
+	}
+	j.keeps(r)
+	switch {
+	case r.cut && !p.ended:
+		s.stop(p)
+	case p.waiting:
+		p.waiting = false
+		s.later(p, s.now, func() { s.admit(p) })
+	default:
+		s.endIfDone(p)
+	}
+}
+
+// keeps notes what a cut run has left for the next one, if its job keeps a checkpoint.
+func (j *job) keeps(r *run) {
+	delete(j.rest, r.region)
+	if r.cut && j.Checkpoint > 0 && r.units > 0 {
+		j.rest[r.region] = asEstimate(r.still())
+	}
+}
+
+// endIfDone ends a pass that starts nothing more and has nothing under way.
+func (s *simulation) endIfDone(p *pass) {
+	if !p.ended || p.running > 0 || p.done {
+		return
+	}
+	p.done = true
+	j := p.job
+	if p.hold != nil {
+		s.endHold(j.ledger, p.hold)
+	}
+	j.active--
+	p.conclude()
+	if left := s.left(p); left != nil {
+		s.postpone(left)
+	}
+	s.visit(j)
+	if len(j.ledger.deferred) > 0 {
+		s.resumeSoon(j.ledger, s.now)
+	}
+}

@@ -1,0 +1,190 @@
+package plan
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/jobs"
+	"github.com/quotactl/quotactl/jobs/needs"
+)
+
+// simulation is a plan in the making.
+type simulation struct {
+	events
+	until   int64 // the last instant of the plan, µs
+	jobs    []*job
+	ledgers map[string]*ledger
+	passes  []*Pass
+	scratch []taken
+}
+
+// job is a job in fake time.
+type job struct {
+	*jobs.Job
+	prices    func(operation string) int64
+	place     int64 // among the jobs: which of those that tick together begins first
+	ledger    *ledger
+	needs     jobs.Needs
+	call      int64 // how long a call takes, µs
+	guarantee int64 // of its share, the most over the limits
+
+	paused     bool
+	first      []string
+	nextRegion string
+	active     int
+	waiting    []waitingTick
+	deferred   []*deferred
+	// rest is what regions still need that were cut and keep a checkpoint.
+	rest map[string]needs.Estimate
+}
+
+// waitingTick is a tick that is run as soon as no pass is under way.
+type waitingTick struct {
+	tick    int64
+	kind    jobs.Kind
+	regions []string // nil: all
+}
+
+// simulate lives the question's span, and what its passes have left after its end.
+func (s *simulation) simulate(ctx context.Context) error {
+	const longest = int64(48 * 3600e6) // for passes that are under way at the end
+	for at := s.now; s.run(min(at, s.until+longest)) && at < s.until+longest; at += 3600e6 {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// ticks has a job's next tick come.
+func (s *simulation) ticks(j *job, after time.Time) {
+	tick := j.Next(after)
+	if at := tick.UnixMicro(); !tick.IsZero() && at <= s.until {
+		s.add(at, j.order(0), func() {
+			s.ticks(j, tick)
+			s.tick(j, at)
+		})
+	}
+}
+
+// order sorts what happens at one instant to a job and to a region of its pass.
+func (j *job) order(place int) int64 { return j.place<<20 + int64(place) }
+
+// tick is what the daemon does when a tick comes, see jobs.(*Job).take.
+func (s *simulation) tick(j *job, at int64) {
+	s.dropDeferred(j)
+	queued := slices.ContainsFunc(j.waiting, func(w waitingTick) bool { return w.kind == jobs.Queued })
+	behind := j.CatchUp == jobs.CatchUpAll && slices.ContainsFunc(j.waiting, func(w waitingTick) bool { return w.kind == jobs.CaughtUp })
+	switch {
+	case j.paused:
+		s.skip(j, at, jobs.ReasonPaused)
+	case behind:
+		j.waiting = append(j.waiting, waitingTick{tick: at, kind: jobs.CaughtUp})
+	case j.free():
+		s.begin(s.newPass(j, at, jobs.Scheduled, nil))
+	case j.Overlap == jobs.Queue && !queued:
+		j.waiting = append(j.waiting, waitingTick{tick: at, kind: jobs.Queued})
+	default:
+		s.skip(j, at, jobs.ReasonOverlap)
+	}
+}
+
+func (j *job) free() bool { return j.active == 0 || j.Overlap == jobs.Allow }
+
+func (s *simulation) skip(j *job, tick int64, reason string) {
+	s.passes = append(s.passes, &Pass{Job: j.Name, Budget: j.Budget, Tick: instant(tick), Outcome: Skipped, Reason: reason})
+}
+
+// visit begins what waits for the job to be free.
+func (s *simulation) visit(j *job) {
+	if len(j.waiting) == 0 || !j.free() {
+		return
+	}
+	next := j.waiting[0]
+	j.waiting = slices.Delete(j.waiting, 0, 1)
+	s.begin(s.newPass(j, next.tick, next.kind, next.regions))
+}
+
+// run is a region of a pass.
+type run struct {
+	region  string
+	place   int
+	left    []step
+	whole   []driver.Need // what it needs, before it began
+	single  bool          // its calls no longer fit together, and are made one by one
+	started int64         // 0: not
+	over    bool
+	cut     bool // it was refused, before it started or in its midst
+	failed  bool // what it needs can never fit, or it ran out of time
+	units   int64
+	spent   []needs.Amount
+	hold    *hold
+	waits   wait
+}
+
+// step is so many calls of one operation at one price.
+type step struct {
+	operation    string
+	units, calls int64 // units of each call
+	chunk        int64 // how many are charged together at most
+}
+
+// chunks is how many charges a run makes at most while all of its calls fit.
+const chunks = 64
+
+// steps are the calls that needs come to. Units that no even price explains are spread.
+func steps(list []driver.Need, spaced bool) (all []step) {
+	for _, n := range list {
+		calls := n.Calls
+		if calls == 0 && n.Units > 0 {
+			calls = 1
+		}
+		if calls == 0 {
+			continue
+		}
+		chunk := calls
+		if spaced {
+			chunk = (calls + chunks - 1) / chunks
+		}
+		each, more := n.Units/calls, n.Units%calls
+		if more > 0 {
+			all = append(all, step{n.Operation, each + 1, more, chunk})
+		}
+		all = append(all, step{n.Operation, each, calls - more, chunk})
+	}
+	return all
+}
+
+// need is what so many calls of a step take.
+func (s *step) need(calls int64) driver.Need {
+	return driver.Need{Operation: s.operation, Units: s.units * calls, Calls: calls}
+}
+
+// still is what a run has yet to take.
+func (r *run) still() []driver.Need {
+	list := make([]driver.Need, 0, len(r.left))
+	for i := range r.left {
+		list = append(list, r.left[i].need(r.left[i].calls))
+	}
+	return list
+}
+
+// expected is what a run of a region needs; none if that is unknown.
+func (j *job) expected(region string) []driver.Need {
+	if rest, cut := j.rest[region]; cut {
+		return asNeeds(rest.Amounts)
+	}
+	return asNeeds(j.needs.Run(region).Amounts)
+}
+
+func asNeeds(amounts []needs.Amount) []driver.Need {
+	list := make([]driver.Need, 0, len(amounts))
+	for _, a := range amounts {
+		list = append(list, driver.Need{Operation: a.Operation, Units: a.Units, Calls: a.Calls})
+	}
+	return list
+}
+
+func instant(at int64) time.Time { return time.UnixMicro(at).UTC() }
