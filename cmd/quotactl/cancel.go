@@ -3,26 +3,16 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/jobview"
 	"github.com/quotactl/quotactl/internal/table"
-	"github.com/quotactl/quotactl/internal/view"
 	"github.com/quotactl/quotactl/jobs"
 )
-
-// cancelAnswer is the JSON answer of cancel.
-type cancelAnswer struct {
-	Job string `json:"job"`
-	// Cancelled are the passes that are to end; none: nothing was under way.
-	Cancelled []jobs.ActivePass `json:"cancelled"`
-	// Untold is why their daemons could not be notified; empty: they were.
-	Untold string `json:"untold,omitempty"`
-}
 
 func newCancelCommand(a *app) *cobra.Command {
 	var note string
@@ -66,50 +56,28 @@ func (a *app) cancel(ctx context.Context, store jobs.State, job *jobs.Job, note 
 	if untold != nil && !errors.Is(untold, jobs.ErrUntold) {
 		return untold
 	}
+	const soon = "; the passes end within 15 seconds"
 	if asJSON {
-		answer := cancelAnswer{Job: job.Name, Cancelled: append([]jobs.ActivePass{}, ended...)}
+		done := answer.Cancel{Job: job.Name, Cancelled: append([]jobs.ActivePass{}, ended...)}
 		if untold != nil {
-			answer.Untold = untold.Error() + "; the passes end within 15 seconds"
+			done.Untold = untold.Error() + soon
 		}
-		return writeJSON(a.stdout, answer)
+		return writeJSON(a.stdout, done)
 	}
-	t := table.New("JOB", "DONE")
+	var text string
+	var err error
 	if len(ended) == 0 {
-		t.Add(job.Name, "nothing is under way")
-		views, err := answer.LookAtJobs(ctx, a.now(), store, []*jobs.Job{job})
-		if err != nil {
-			return err
+		var views []answer.Job
+		if views, err = answer.LookAtJobs(ctx, a.now(), store, []*jobs.Job{job}); err == nil {
+			text = jobview.NothingToCancel(views[0], a.now())
 		}
-		if v := views[0]; len(v.Deferred)+len(v.Requests) > 0 {
-			t.Below("", "quotactl trigger "+job.Name+" --cancel takes back what waits:")
-			for _, note := range view.Deferred(v, a.now()) {
-				t.Below("", note)
-			}
-			for _, r := range v.Requests {
-				t.Below("", requestText(r)+" and waits")
-			}
-		}
-		return t.Write(a.stdout)
+	} else if text, err = jobview.Cancelled(job.Name, ended); err == nil && untold != nil {
+		text += table.Wrap("  ", untold.Error()+soon)
 	}
-	t.Add(job.Name, "asked to stop")
-	for _, pass := range ended {
-		progress, err := answer.ReadRecord(pass.Progress)
-		if err != nil {
-			return fmt.Errorf("job %s: read the record of its pass under way: %w", job.Name, err)
-		}
-		t.Below("", activeText(pass, progress))
+	if err != nil {
+		return err
 	}
-	if untold != nil {
-		t.Below("", untold.Error()+"; the passes end within 15 seconds")
-	}
-	return t.Write(a.stdout)
-}
-
-// addDropped adds the passes that do not go on any more.
-func (a *app) addDropped(t *table.Table, list []jobs.DeferredPass) {
-	for _, note := range view.Deferred(answer.Job{Overview: jobs.Overview{Deferred: list}}, a.now()) {
-		t.Below("", "was "+note)
-	}
+	return writeText(a.stdout, text)
 }
 
 // takeBack takes back the requests of a job that wait, and its deferred passes.
@@ -125,18 +93,5 @@ func (a *app) takeBack(ctx context.Context, store jobs.State, job *jobs.Job, asJ
 	if asJSON {
 		return writeJSON(a.stdout, answer.NewTakenBack(views[0], taken, dropped))
 	}
-	t := table.New("JOB", "DONE")
-	if len(taken)+len(dropped) == 0 {
-		t.Add(job.Name, "no request waits")
-	} else {
-		t.Add(job.Name, "taken back")
-	}
-	for _, r := range taken {
-		t.Below("", requestText(r))
-	}
-	a.addDropped(t, dropped)
-	for i, active := range views[0].Active {
-		t.Below("", activeText(active, views[0].Progress[i])+"; quotactl cancel "+job.Name+" ends it")
-	}
-	return t.Write(a.stdout)
+	return writeText(a.stdout, jobview.TakenBack(views[0], a.now(), taken, dropped))
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/answer"
-	"github.com/quotactl/quotactl/internal/table"
 	"github.com/quotactl/quotactl/internal/view"
 )
 
@@ -170,7 +169,7 @@ func (a *app) charge(ctx context.Context, name string, f chargeFlags) error {
 		}
 		return nil
 	}
-	return a.writeReceipt(receipt, f)
+	return writeText(a.stdout, view.Receipt(receipt, f.reserve, f.dryRun))
 }
 
 // chargeConfig reads the configuration, and what it says of a budget.
@@ -258,26 +257,4 @@ func (a *app) labelsOfRun(changed func(string) bool, call *budget.Call) error {
 		return usage("QUOTACTL_FENCE in the environment is not a number: the daemon sets it, leave it unchanged")
 	}
 	return nil
-}
-
-func (a *app) writeReceipt(r budget.Receipt, f chargeFlags) error {
-	charged := view.Plural(int(r.Units), "unit")
-	if f.dryRun {
-		charged = "none; " + view.Number(r.Units) + " would fit"
-	}
-	if f.reserve > 0 && !f.dryRun && !r.Replayed {
-		charged += " until " + view.Time(r.At.Add(f.reserve))
-	}
-	switch {
-	case r.Replayed && r.Ended != "":
-		charged += ", charged before under this id, and " + string(r.Ended)
-	case r.Replayed:
-		charged += ", charged before under this id"
-	}
-	if r.Source == budget.SourceAllowance {
-		charged += ", by this host's allowance"
-	}
-	t := table.New("BUDGET", "OPERATION", "CHARGED", ">LEFT", "IN LIMIT", "ID")
-	t.Add(r.Budget, r.Operation, charged, view.Number(r.Remaining), r.Limit, r.ID)
-	return t.Write(a.stdout)
 }

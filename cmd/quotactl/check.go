@@ -13,6 +13,7 @@ import (
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/table"
 	"github.com/quotactl/quotactl/internal/view"
 	"github.com/quotactl/quotactl/jobs"
@@ -47,15 +48,7 @@ func (a *app) check(asJSON bool) error {
 		slices.SortStableFunc(warnings, func(a, b config.Error) int { return a.Line - b.Line })
 	}
 	if asJSON {
-		answer := struct {
-			Errors     []faultJSON `json:"errors"`
-			Warnings   []faultJSON `json:"warnings"`
-			Guarantees []guarantee `json:"guarantees,omitempty"`
-		}{Errors: toJSON(faults), Warnings: toJSON(warnings)}
-		if len(faults) == 0 {
-			answer.Guarantees = guarantees(cfg, list)
-		}
-		err = writeJSON(a.stdout, answer)
+		err = writeJSON(a.stdout, answer.NewCheck(cfg, list, faults, warnings))
 	} else {
 		err = a.writeFaults(faults, warnings)
 	}
@@ -96,21 +89,6 @@ func (a *app) findFaults() (cfg *config.Config, list []*jobs.Job, faults config.
 	return cfg, list, faults, nil
 }
 
-// faultJSON is an error or a warning in JSON.
-type faultJSON struct {
-	File    string `json:"file"`
-	Line    int    `json:"line"`
-	Message string `json:"message"`
-}
-
-func toJSON(list config.Errors) []faultJSON {
-	out := make([]faultJSON, len(list))
-	for i, e := range list {
-		out[i] = faultJSON(e)
-	}
-	return out
-}
-
 func (a *app) writeFaults(faults, warnings config.Errors) error {
 	var b strings.Builder
 	for _, e := range faults {
@@ -149,8 +127,8 @@ func (a *app) writeSummary(cfg *config.Config, list []*jobs.Job) error {
 	if len(list) > 0 {
 		out += "\n" + ticks.String()
 	}
-	if kept := guarantees(cfg, list); len(kept) > 0 {
-		out += "\n" + guaranteeTable(kept).String()
+	if kept := answer.Guarantees(cfg, list); len(kept) > 0 {
+		out += "\n" + view.Guarantees(kept).String()
 	}
 	if automatic {
 		out += "\n" + headrooms.String()

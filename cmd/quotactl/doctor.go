@@ -37,34 +37,20 @@ charged. Exit code 1 if something is wrong.`,
 	return cmd
 }
 
-// doctorAnswer is the JSON answer of doctor.
-type doctorAnswer struct {
-	At     instant       `json:"at"`
-	Store  string        `json:"store"`
-	Checks []findingJSON `json:"checks"`
-}
-
-type findingJSON struct {
-	Check  string          `json:"check"`
-	Level  driver.Severity `json:"level"`
-	Says   string          `json:"says"`
-	Advice string          `json:"advice,omitempty"`
-}
-
 // doctor checks the store and the ledger of each budget.
 func (a *app) doctor(ctx context.Context, asJSON bool) error {
 	cfg, _, err := a.loadConfig()
 	if err != nil {
 		return err
 	}
-	found := doctorAnswer{At: instant(a.now().UTC()), Store: secret.RedactURL(a.storeAt(cfg)), Checks: []findingJSON{}}
+	found := answer.Doctor{At: answer.Instant(a.now().UTC()), Store: secret.RedactURL(a.storeAt(cfg)), Checks: []answer.Check{}}
 	for _, f := range append(a.secretFindings(cfg), a.findings(ctx, cfg)...) {
-		found.Checks = append(found.Checks, findingJSON(f))
+		found.Checks = append(found.Checks, answer.Check(f))
 	}
 	if asJSON {
 		err = writeJSON(a.stdout, found)
 	} else {
-		err = a.writeFindings(found)
+		err = writeText(a.stdout, view.Doctor(found))
 	}
 	faults := 0
 	for _, f := range found.Checks {
@@ -122,15 +108,4 @@ func closing(store open.Backend) []driver.Finding {
 		return []driver.Finding{{Check: "close", Level: driver.Warning, Says: err.Error()}}
 	}
 	return nil
-}
-
-func (a *app) writeFindings(answer doctorAnswer) error {
-	text := answer.Store + "\n"
-	for _, f := range answer.Checks {
-		text += fmt.Sprintf("  %-7s  %s: %s\n", f.Level, f.Check, f.Says)
-		if f.Advice != "" {
-			text += fmt.Sprintf("  %-7s  -> %s\n", "", f.Advice)
-		}
-	}
-	return writeText(a.stdout, text)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/httpfile"
+	"github.com/quotactl/quotactl/internal/view"
 )
 
 const feedbackLong = `Report an API response to a call that was charged with --reserve. The refusal
@@ -102,13 +103,14 @@ func (a *app) feedback(ctx context.Context, name string, f feedbackFlags, stdin 
 		a.logger().Warn("the store no longer has the reservation, so the cost of the call is not recorded; if the store has not lost data, check --id",
 			"budget", name, "operation", f.call.Operation, "id", f.call.ID)
 	}
+	said := answer.NewFeedback(name, f.call, f.keep, held, resp.StatusCode, done)
 	if f.json {
-		err = writeJSON(a.stdout, answer.NewFeedback(name, f.call, f.keep, held, resp.StatusCode, done))
+		err = writeJSON(a.stdout, said)
 	} else {
-		err = a.writeOutcome(name, f, held, done)
+		err = writeText(a.stdout, view.Feedback(said))
 	}
 	if v := done.Refused; v != nil && v.Means == feedback.Exhausted {
-		return errors.Join(&exitError{code: exitExhausted, err: fmt.Errorf("%s: the upstream says that the quota is spent (refusal %s); locked %s", name, v.Rule, lockedText(v))}, err)
+		return errors.Join(&exitError{code: exitExhausted, err: fmt.Errorf("%s: the upstream says that the quota is spent (refusal %s); locked %s", name, v.Rule, view.Locked(v.Limit, v.Until))}, err)
 	}
 	return err
 }

@@ -4,19 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/jobview"
 	"github.com/quotactl/quotactl/internal/secret"
 	"github.com/quotactl/quotactl/internal/table"
-	"github.com/quotactl/quotactl/internal/view"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -55,68 +51,13 @@ twice a minute.`,
 				if len(views) == 0 {
 					return writeText(a.stdout, table.Wrap("", fmt.Sprintf("%s has no jobs. quotactl init writes a sample; a job of a crontab needs no table.", a.configPath)))
 				}
-				return writeJobs(a.stdout, a.now(), daemons, views)
+				return writeText(a.stdout, jobview.Jobs(a.now(), daemons, views))
 			})
 		},
 	}
 	sandboxFlag(cmd, &inSandbox)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
 	return cmd
-}
-
-// writeJobs shows a table for each budget that the jobs spend, and that no daemon
-// lives.
-func writeJobs(w io.Writer, at time.Time, daemons []jobs.Daemon, views []answer.Job) error {
-	var budgets, parts []string
-	tables := map[string]*table.Table{}
-	for _, v := range views {
-		if tables[v.Budget] == nil {
-			budgets = append(budgets, v.Budget)
-			tables[v.Budget] = table.New("JOB", "NEXT IN", "STATE", "LAST PASS", ">UNITS", "SCHEDULE")
-			tables[v.Budget].Wraps = true
-		}
-		addJob(v, tables[v.Budget], at)
-	}
-	for _, name := range budgets {
-		parts = append(parts, table.Wrap("", name)+tables[name].String())
-	}
-	if len(daemons) == 0 {
-		parts = append(parts, table.Wrap("", "No daemon is running on this store. Start one: quotactl run"))
-	}
-	return writeText(w, strings.Join(parts, "\n"))
-}
-
-// addJob adds the job to a table of jobs.
-func addJob(v answer.Job, t *table.Table, at time.Time) {
-	next, last, units := "-", "-", "-"
-	if !v.NextTick.IsZero() {
-		next = view.Roughly(v.NextTick.Sub(at))
-	}
-	if v.LastPass != nil {
-		when := v.LastPass.Ended
-		if when.IsZero() {
-			when = v.LastPass.Tick
-		}
-		last, units = fmt.Sprintf("%s %s ago", v.LastPass.Outcome, view.Roughly(max(0, at.Sub(when.Time)).Truncate(time.Second))), view.Number(v.LastPass.Units)
-	}
-	t.Add(v.Name, next, v.State(), last, units, v.Schedule.String()+" "+v.Schedule.Zone().String())
-	for _, note := range slices.Concat(nowNotes(v), view.Deferred(v, at), waitNotes(v)) {
-		t.Below("", note)
-	}
-	if v.Expected != nil {
-		t.Below("", "units that a pass needs: "+view.Needs(v.Expected.Pass(nil))+heldNote(v.Hold))
-	}
-}
-
-// heldNote says which needs a job holds; empty for none.
-func heldNote(h jobs.Hold) string {
-	switch h {
-	case jobs.HoldPass:
-		return ", held before it starts"
-	case jobs.HoldRun:
-		return ", held run by run"
-	}
-	return ""
 }
 
 // onJobs opens the store, or the sandbox's, for one thing to do with the jobs of the

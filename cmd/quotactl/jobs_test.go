@@ -8,6 +8,7 @@ import (
 
 	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/jobview"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/table"
 	"github.com/quotactl/quotactl/internal/view"
@@ -110,10 +111,10 @@ star  1m30s    idle   missed 24h ago      0  @every 90s UTC
 No daemon is running on this store. Start one: quotactl run
 `
 	var b strings.Builder
-	must.Do(t, writeJobs(&b, noon, nil, allStates(t)))
+	must.Do(t, writeText(&b, jobview.Jobs(noon, nil, allStates(t))))
 	check.Equal(t, b.String(), want, "jobs")
 	var living strings.Builder
-	must.Do(t, writeJobs(&living, noon, []jobs.Daemon{{Host: "in process 7 on web1", Since: ago(time.Hour)}}, allStates(t)))
+	must.Do(t, writeText(&living, jobview.Jobs(noon, []jobs.Daemon{{Host: "in process 7 on web1", Since: ago(time.Hour)}}, allStates(t))))
 	if strings.Contains(living.String(), "No daemon is running") {
 		t.Errorf("jobs\n%s", living.String())
 	}

@@ -12,9 +12,8 @@ import (
 
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/jobview"
 	"github.com/quotactl/quotactl/internal/suggest"
-	"github.com/quotactl/quotactl/internal/table"
-	"github.com/quotactl/quotactl/internal/view"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -79,28 +78,7 @@ func (a *app) next(ctx context.Context, names []string, from time.Time, n int, a
 	if asJSON {
 		return writeJSON(a.stdout, answer.NewNext(runs))
 	}
-	return nextTable(runs).Write(a.stdout)
-}
-
-// nextTable has a column for paused jobs only when there is one.
-func nextTable(runs []answer.NextRun) *table.Table {
-	heads := []string{"JOB", "REGION", "TICK", "AT", "NEEDS"}
-	paused := slices.ContainsFunc(runs, func(r answer.NextRun) bool { return r.Paused })
-	if paused {
-		heads = append(heads, "JOB IS")
-	}
-	t := table.New(heads...)
-	for _, r := range runs {
-		row := []string{r.Job, cmp.Or(r.Region, "-"), view.Time(r.Tick), view.Time(r.At), view.Needs(r.Needs)}
-		switch {
-		case r.Paused:
-			row = append(row, "paused")
-		case paused:
-			row = append(row, "-")
-		}
-		t.Add(row...)
-	}
-	return t
+	return jobview.Next(runs).Write(a.stdout)
 }
 
 // chosenJobs are the jobs named, all for no names.

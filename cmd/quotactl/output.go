@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-
-	"github.com/quotactl/quotactl/internal/answer"
 )
 
 // writeJSON writes one value and a newline, without escapes for HTML.
@@ -26,10 +24,3 @@ func writeText(w io.Writer, text string) error {
 	}
 	return nil
 }
-
-// The types of values in JSON, as package answer defines them for all answers.
-type (
-	instant = answer.Instant
-	seconds = answer.Seconds
-	text    = answer.Text
-)

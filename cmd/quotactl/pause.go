@@ -9,18 +9,10 @@ import (
 
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
-	"github.com/quotactl/quotactl/internal/table"
+	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/jobview"
 	"github.com/quotactl/quotactl/jobs"
 )
-
-// pauseAnswer is the JSON answer of pause and resume.
-type pauseAnswer struct {
-	Job    string      `json:"job"`
-	Paused *jobs.Pause `json:"paused"` // null: it is not
-	Before *jobs.Pause `json:"before"` // the pause before; null: there was no pause
-	// Dropped are the passes that waited for units, and do not go on.
-	Dropped []jobs.DeferredPass `json:"dropped,omitempty"`
-}
 
 func newPauseCommand(a *app) *cobra.Command {
 	var note string
@@ -44,7 +36,7 @@ trigger still works. Pausing a paused job replaces the note.`,
 				if err != nil {
 					return err
 				}
-				return a.answerPause(pauseAnswer{job.Name, &set, before, dropped}, nil, asJSON)
+				return a.answerPause(answer.Pause{Job: job.Name, Paused: &set, Before: before, Dropped: dropped}, nil, asJSON)
 			})
 		},
 	}
@@ -70,7 +62,7 @@ quotactl trigger to start a pass. A job that is not paused stays as it is.`,
 				if err != nil && !errors.Is(err, jobs.ErrUntold) {
 					return err
 				}
-				return a.answerPause(pauseAnswer{Job: job.Name, Before: before}, err, asJSON)
+				return a.answerPause(answer.Pause{Job: job.Name, Before: before}, err, asJSON)
 			})
 		},
 	}
@@ -80,36 +72,11 @@ quotactl trigger to start a pass. A job that is not paused stays as it is.`,
 }
 
 // answerPause says what became of a pause.
-func (a *app) answerPause(answer pauseAnswer, untold error, asJSON bool) error {
+func (a *app) answerPause(done answer.Pause, untold error, asJSON bool) error {
 	if asJSON {
-		return writeJSON(a.stdout, answer)
+		return writeJSON(a.stdout, done)
 	}
-	t := table.New("JOB", "DONE")
-	switch {
-	case answer.Paused == nil && answer.Before == nil:
-		t.Add(answer.Job, "it was not paused")
-	case answer.Paused == nil:
-		t.Add(answer.Job, "resumed")
-		t.Below("", "it was "+pauseText(*answer.Before))
-	case answer.Before == nil:
-		t.Add(answer.Job, "paused")
-	case *answer.Before == *answer.Paused:
-		t.Add(answer.Job, "is paused already")
-		t.Below("", pauseText(*answer.Before))
-	default:
-		t.Add(answer.Job, "paused, with another note")
-		t.Below("", "it was "+pauseText(*answer.Before))
-	}
-	a.addDropped(t, answer.Dropped)
-	if untold != nil {
-		t.Below("", untoldText(untold))
-	}
-	return t.Write(a.stdout)
-}
-
-// untoldText says what follows if the daemons could not be notified.
-func untoldText(err error) string {
-	return err.Error() + "; a running daemon notices within a minute"
+	return writeText(a.stdout, jobview.Paused(done, a.now(), untold))
 }
 
 // onJob opens the store, or the sandbox's, for one thing to do with a job.

@@ -12,6 +12,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/jobview"
 	"github.com/quotactl/quotactl/internal/suggest"
 	"github.com/quotactl/quotactl/jobs"
 )
@@ -98,9 +99,9 @@ lost (its daemon died).`,
 				case err != nil:
 					return err
 				case f.json:
-					return writeJSON(a.stdout, runsAnswer{found})
+					return writeJSON(a.stdout, answer.Runs{Runs: found})
 				}
-				return writeRuns(a.stdout, a.now(), found, len(args) == 1)
+				return writeText(a.stdout, jobview.Runs(a.now(), found, len(args) == 1))
 			})
 		},
 	}
@@ -149,7 +150,7 @@ func jobsOrKept(ctx context.Context, state jobs.State, list []*jobs.Job, names [
 }
 
 // runs are the newest runs that the flags ask for.
-func (a *app) runs(ctx context.Context, state jobs.State, list []*jobs.Job, f runsFlags) ([]runRow, error) {
+func (a *app) runs(ctx context.Context, state jobs.State, list []*jobs.Job, f runsFlags) ([]answer.Run, error) {
 	views, err := answer.LookAtJobs(ctx, a.now(), state, list)
 	if err != nil {
 		return nil, err
@@ -158,9 +159,9 @@ func (a *app) runs(ctx context.Context, state jobs.State, list []*jobs.Job, f ru
 	if f.since > 0 {
 		since = a.now().Add(-f.since)
 	}
-	found := []runRow{}
+	found := []answer.Run{}
 	take := func(pass jobs.Pass) {
-		for _, r := range runsOf(pass) {
+		for _, r := range answer.RunsOf(pass) {
 			if !f.log {
 				r.Log = nil
 			}

@@ -11,7 +11,9 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/jobview"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/table"
 	"github.com/quotactl/quotactl/jobs"
@@ -67,7 +69,7 @@ func pastOf(t *testing.T) (state jobs.State, list []*jobs.Job) {
 }
 
 // shownRuns is what runs shows at noon.
-func shownRuns(t *testing.T, f runsFlags, list []*jobs.Job, state jobs.State) []runRow {
+func shownRuns(t *testing.T, f runsFlags, list []*jobs.Job, state jobs.State) []answer.Run {
 	t.Helper()
 	a := &app{now: func() time.Time { return noon }}
 	if f.n == 0 {
@@ -120,7 +122,7 @@ TICK                  JOB   REGION  OUTCOME              UNITS       TOOK
 		{"none", runsFlags{regions: []string{"JP"}}, list, "\nthere are no such runs\n"},
 	} {
 		var b strings.Builder
-		must.Do(t, writeRuns(&b, noon, shownRuns(t, test.flags, test.list, state), len(test.list) == 1))
+		must.Do(t, writeText(&b, jobview.Runs(noon, shownRuns(t, test.flags, test.list, state), len(test.list) == 1)))
 		check.Equal(t, b.String(), test.want[1:], test.name)
 		for line := range strings.SplitSeq(b.String(), "\n") {
 			if utf8.RuneCountInString(line) > table.Width {
@@ -140,7 +142,7 @@ func TestRunsShowWhatALostRunSpent(t *testing.T) {
 	}})
 	var b strings.Builder
 	list := []*jobs.Job{{Name: "pull"}}
-	must.Do(t, writeRuns(&b, noon, shownRuns(t, runsFlags{}, list, store), true))
+	must.Do(t, writeText(&b, jobview.Runs(noon, shownRuns(t, runsFlags{}, list, store), true)))
 	const want = `TICK                  REGION  OUTCOME            UNITS  PAGES  TOOK
 2026-11-20 11:00:00Z  JP      lost (crashed)         3      -     -
 2026-11-20 11:00:00Z  KR      skipped (crashed)      -      -     -
@@ -234,7 +236,7 @@ func TestRunsJSON(t *testing.T) {
 }
 `
 	var b strings.Builder
-	must.Do(t, writeJSON(&b, runsAnswer{found}))
+	must.Do(t, writeJSON(&b, answer.Runs{Runs: found}))
 	check.Equal(t, b.String(), want, "runs")
 }
 

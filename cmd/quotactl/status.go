@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,7 +13,9 @@ import (
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/jobview"
 	"github.com/quotactl/quotactl/internal/secret"
+	"github.com/quotactl/quotactl/internal/view"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -70,7 +73,7 @@ func (a *app) status(ctx context.Context, names []string, inSandbox, asJSON bool
 	if asJSON {
 		return writeJSON(a.stdout, seen.json())
 	}
-	return seen.write(a.stdout)
+	return writeText(a.stdout, seen.text())
 }
 
 // overview is what status shows.
@@ -83,6 +86,18 @@ type overview struct {
 
 func (o overview) json() answer.Overview {
 	return answer.NewOverview(o.at, o.store, o.budgets, o.jobs)
+}
+
+// text shows the overview as tables.
+func (o overview) text() string {
+	var parts []string
+	for _, b := range o.budgets {
+		parts = append(parts, view.Budget(b))
+	}
+	if len(o.jobs) > 0 {
+		parts = append(parts, jobview.Summary(o.jobs, o.at).String())
+	}
+	return strings.Join(parts, "\n")
 }
 
 // look reads the budgets and the jobs that spend them.

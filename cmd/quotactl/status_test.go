@@ -74,7 +74,7 @@ fresh   shop/main  -                               paused
   the next at 2026-10-25 16:00:00Z
 `
 	var b strings.Builder
-	must.Do(t, everything(t).write(&b))
+	must.Do(t, writeText(&b, everything(t).text()))
 	check.Equal(t, b.String(), want, "status")
 	for line := range strings.SplitSeq(b.String(), "\n") {
 		if len(line) > table.Width {

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,7 +12,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/answer"
-	"github.com/quotactl/quotactl/internal/table"
+	"github.com/quotactl/quotactl/internal/jobview"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -86,16 +84,6 @@ a pass under way, use quotactl cancel.`,
 	return cmd
 }
 
-// triggerAnswer is the JSON answer of trigger.
-type triggerAnswer struct {
-	Job     string       `json:"job"`
-	Request jobs.Request `json:"request"`
-	// Daemons are those that live; none: the request waits until one is started.
-	Daemons []jobs.Daemon `json:"daemons"`
-	// Pass is its record; null when it was not waited for, or had not ended by then.
-	Pass *jobs.Record `json:"pass"`
-}
-
 // trigger asks for a pass, and waits for it if that is wanted.
 func (a *app) trigger(ctx context.Context, store open.Backend, job *jobs.Job, f triggerFlags) error {
 	views, err := answer.LookAtJobs(ctx, a.now(), store, []*jobs.Job{job})
@@ -115,54 +103,28 @@ func (a *app) trigger(ctx context.Context, store open.Backend, job *jobs.Job, f 
 		return untold
 	}
 	if !f.json {
-		if err := askedTable(views[0], asked, daemons, untold).Write(a.stdout); err != nil {
+		if err := writeText(a.stdout, jobview.Asked(views[0], asked, daemons, untold)); err != nil {
 			return err
 		}
 	}
-	answer := triggerAnswer{Job: job.Name, Request: asked, Daemons: daemons}
+	done := answer.Trigger{Job: job.Name, Request: asked, Daemons: daemons}
 	if f.wait > 0 {
-		answer.Pass, err = a.awaitPass(ctx, store, job, asked, f.wait)
+		done.Pass, err = a.awaitPass(ctx, store, job, asked, f.wait)
 	}
 	pass := jobs.Pass{Job: job.Name}
-	if answer.Pass != nil {
-		pass.Record = *answer.Pass
+	if done.Pass != nil {
+		pass.Record = *done.Pass
 	}
 	switch {
 	case f.json:
-		err = errors.Join(err, writeJSON(a.stdout, answer))
-	case answer.Pass != nil:
-		err = a.writePass(pass)
+		err = errors.Join(err, writeJSON(a.stdout, done))
+	case done.Pass != nil:
+		err = writeText(a.stdout, "\n"+jobview.Runs(a.now(), answer.RunsOf(pass), true))
 	}
 	if err == nil && (pass.Reason == jobs.ReasonCancelled || anyFailed([]jobs.Pass{pass})) {
 		return &exitError{code: exitFailed}
 	}
 	return err
-}
-
-// askedTable says what was asked for, and what the job was doing before.
-func askedTable(before answer.Job, asked jobs.Request, daemons []jobs.Daemon, untold error) *table.Table {
-	t := table.New("JOB", "REGIONS", "DONE")
-	t.Add(before.Name, cmp.Or(strings.Join(asked.Regions, ", "), "all"), "a pass is requested")
-	for _, note := range nowNotes(before) {
-		t.Below("", note)
-	}
-	switch n := len(before.Requests); n {
-	case 0:
-	case 1:
-		t.Below("", "another request waits before it")
-	default:
-		t.Below("", fmt.Sprintf("%d other requests wait before it", n))
-	}
-	for _, note := range daemonNotes(before) {
-		t.Below("", note)
-	}
-	if len(daemons) == 0 {
-		t.Below("", "no daemon is running on this store: the pass waits until you start one (quotactl run)")
-	}
-	if untold != nil {
-		t.Below("", untoldText(untold))
-	}
-	return t
 }
 
 // awaitPass waits until a pass that was asked for has ended.
@@ -202,13 +164,5 @@ func notOver(job *jobs.Job, wait time.Duration, given jobs.Answer, err error) er
 	if err != nil {
 		return fmt.Errorf("trigger %s: read the record of the pass under way: %w", job.Name, err)
 	}
-	return fmt.Errorf("trigger %s: not finished within %s: %s; see quotactl runs %s", job.Name, limit.SpanText(wait), activeText(*given.Active, progress), job.Name)
-}
-
-// writePass shows what became of a pass that was waited for.
-func (a *app) writePass(pass jobs.Pass) error {
-	if err := writeText(a.stdout, "\n"); err != nil {
-		return err
-	}
-	return writeRuns(a.stdout, a.now(), runsOf(pass), true)
+	return fmt.Errorf("trigger %s: not finished within %s: %s; see quotactl runs %s", job.Name, limit.SpanText(wait), jobview.Active(*given.Active, progress), job.Name)
 }

@@ -47,6 +47,15 @@ func Budget(b budget.Status) string {
 	return out
 }
 
+// Used is a line for each limit of a budget: what is used of it, by whomever.
+func Used(b budget.Status) string {
+	out := ""
+	for _, l := range b.Limits {
+		out += table.Wrap("", fmt.Sprintf("%s, limit %s: %d of %d %s used", b.Budget, l.Name, l.Used, l.Limit.Limit, l.Counts))
+	}
+	return out
+}
+
 // hidden reports whether a limit is that of one operation with nothing used, which is only
 // counted.
 func hidden(l budget.LimitStatus) bool { return strings.Contains(l.Name, ":") && l.Used == 0 }

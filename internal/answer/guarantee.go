@@ -1,4 +1,4 @@
-package main
+package answer
 
 import (
 	"slices"
@@ -7,25 +7,22 @@ import (
 
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/limit"
-	"github.com/quotactl/quotactl/internal/answer"
-	"github.com/quotactl/quotactl/internal/table"
-	"github.com/quotactl/quotactl/internal/view"
 	"github.com/quotactl/quotactl/jobs"
 )
 
-// guarantee is what a job, or a pattern of jobs, is guaranteed of a limit.
-type guarantee struct {
-	Jobs   string          `json:"jobs"` // a name or "prefix.*"
-	Budget string          `json:"budget"`
-	Share  answer.Text     `json:"share"` // null: the job has none, and takes what nobody is guaranteed
-	Limit  string          `json:"limit"`
-	Units  int64           `json:"units"` // in what the limit counts
-	Lapse  *answer.Seconds `json:"lapse_seconds,omitempty"`
+// Guarantee is what a job, or a pattern of jobs, is guaranteed of a limit.
+type Guarantee struct {
+	Jobs   string   `json:"jobs"` // a name or "prefix.*"
+	Budget string   `json:"budget"`
+	Share  Text     `json:"share"` // null: the job has none, and takes what nobody is guaranteed
+	Limit  string   `json:"limit"`
+	Units  int64    `json:"units"` // in what the limit counts
+	Lapse  *Seconds `json:"lapse_seconds,omitempty"`
 }
 
-// guarantees lists what each job of a divided budget is guaranteed: first the configured
+// Guarantees lists what each job of a divided budget is guaranteed: first the configured
 // jobs, then the patterns of shares that are for none of these.
-func guarantees(cfg *config.Config, configured []*jobs.Job) (list []guarantee) {
+func Guarantees(cfg *config.Config, configured []*jobs.Job) (list []Guarantee) {
 	named := cfg.Budgets()
 	for _, name := range budgetsToCheck(cfg) {
 		upstream, anyLabel := upstreamOf(cfg, name)
@@ -71,36 +68,16 @@ func upstreamOf(cfg *config.Config, name string) (u config.Upstream, anyLabel bo
 	return cfg.Upstreams[at], strings.HasSuffix(name, "/"+config.AnyCredential)
 }
 
-// guaranteeOf is what the share with an index guarantees a job; −1: it has none.
-func guaranteeOf(job, budget string, l limit.Limit, share int) guarantee {
-	g := guarantee{Jobs: job, Budget: budget, Limit: l.Name}
+// guaranteeOf is what the share with an index Guarantees a job; −1: it has none.
+func guaranteeOf(job, budget string, l limit.Limit, share int) Guarantee {
+	g := Guarantee{Jobs: job, Budget: budget, Limit: l.Name}
 	if share >= 0 {
 		s := l.Shares[share]
-		g.Share, g.Units = answer.Text(s.Name), s.Guarantee
+		g.Share, g.Units = Text(s.Name), s.Guarantee
 		if s.Lapse > 0 {
-			lapse := answer.Seconds(time.Duration(s.Lapse) * time.Microsecond)
+			lapse := Seconds(time.Duration(s.Lapse) * time.Microsecond)
 			g.Lapse = &lapse
 		}
 	}
 	return g
-}
-
-func guaranteeTable(list []guarantee) *table.Table {
-	t := table.New("GUARANTEED TO", "BUDGET", "SHARE", "LIMIT", ">UNITS", "UNTIL")
-	for _, g := range list {
-		share, until := string(g.Share), "always"
-		switch {
-		case share == "":
-			share, until = "-", "-"
-		case g.Lapse != nil:
-			until = limit.SpanText(time.Duration(*g.Lapse)) + " before the reset"
-		}
-		if together := slices.ContainsFunc(list, func(other guarantee) bool {
-			return other.Jobs != g.Jobs && share != "-" && other.Budget == g.Budget && other.Limit == g.Limit && other.Share == g.Share
-		}); together {
-			until += ", for the whole share"
-		}
-		t.Add(g.Jobs, g.Budget, share, g.Limit, view.Number(g.Units), until)
-	}
-	return t
 }

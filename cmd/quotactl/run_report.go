@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/internal/jobview"
 	"github.com/quotactl/quotactl/internal/table"
 	"github.com/quotactl/quotactl/internal/view"
 	"github.com/quotactl/quotactl/jobs"
@@ -29,21 +30,7 @@ func (p *progress) run(job *jobs.Job, tick time.Time, run jobs.Run) {
 		p.pass = heading
 		b.WriteString(heading)
 	}
-	parts := []string{string(run.Outcome)}
-	if run.Region != "" {
-		parts = []string{run.Region, string(run.Outcome)}
-	}
-	if run.Reason != "" {
-		parts = append(parts, run.Reason)
-	}
-	parts = append(parts, view.Plural(run.Pages, "page"), view.Plural(int(run.Units), "unit"))
-	if run.Output != "" {
-		parts = append(parts, run.Output)
-	}
-	b.WriteString("  " + strings.Join(parts, "  ") + "\n")
-	if run.Error != "" {
-		b.WriteString("      " + run.Error + "\n")
-	}
+	b.WriteString(jobview.Run(run))
 	if err := writeText(p.out, b.String()); p.err == nil {
 		p.err = err
 	}
@@ -52,7 +39,7 @@ func (p *progress) run(job *jobs.Job, tick time.Time, run jobs.Run) {
 // summary closes --once: the runs, what is used of the budgets, and under --sandbox what the
 // two sides counted, each on its own.
 func (a *app) summary(ctx context.Context, passes []jobs.Pass, budgets map[string]*budget.Budget, upstream *upstream) error {
-	parts := []string{passTable(passes).String() + notBegun(passes)}
+	parts := []string{jobview.Passes(passes)}
 	used, err := usedText(ctx, budgets, passes)
 	parts = append(parts, used)
 	if upstream != nil {
@@ -69,39 +56,6 @@ func (a *app) summary(ctx context.Context, passes []jobs.Pass, budgets map[strin
 	return err
 }
 
-// passTable has a row for each run, and their sum.
-func passTable(passes []jobs.Pass) *table.Table {
-	t := table.New("JOB", "REGION", "OUTCOME", "REASON", ">PAGES", ">UNITS")
-	pages, units := 0, int64(0)
-	for _, pass := range passes {
-		if len(pass.Runs) == 0 {
-			t.Add(pass.Job, "-", string(pass.Outcome), pass.Reason, "0", "0")
-		}
-		for _, run := range pass.Runs {
-			region := run.Region
-			if region == "" {
-				region = "-"
-			}
-			t.Add(pass.Job, region, string(run.Outcome), run.Reason, fmt.Sprint(run.Pages), view.Number(run.Units))
-			pages += run.Pages
-		}
-		units += pass.Units
-	}
-	t.Add("total", "", "", "", fmt.Sprint(pages), view.Number(units))
-	return t
-}
-
-// notBegun says below the table what kept passes from beginning.
-func notBegun(passes []jobs.Pass) string {
-	var b strings.Builder
-	for _, pass := range passes {
-		if pass.Error != "" {
-			b.WriteString(table.Wrap("  ", pass.Job+": "+pass.Error))
-		}
-	}
-	return b.String()
-}
-
 // usedText is a line for each limit of the chosen jobs' budgets: what is used
 // of it, by whomever.
 func usedText(ctx context.Context, budgets map[string]*budget.Budget, passes []jobs.Pass) (string, error) {
@@ -114,9 +68,7 @@ func usedText(ctx context.Context, budgets map[string]*budget.Budget, passes []j
 		if err != nil {
 			return b.String(), err
 		}
-		for _, l := range status.Limits {
-			b.WriteString(table.Wrap("", fmt.Sprintf("%s, limit %s: %d of %d %s used", name, l.Name, l.Used, l.Limit.Limit, l.Counts)))
-		}
+		b.WriteString(view.Used(status))
 	}
 	return b.String(), nil
 }

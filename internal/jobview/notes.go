@@ -1,4 +1,6 @@
-package main
+// Package jobview shows jobs to people: [Jobs] and [Summary] their state, [Runs] and
+// [Passes] what became of them, [Next] what comes. Package view shows budgets.
+package jobview
 
 import (
 	"fmt"
@@ -10,14 +12,14 @@ import (
 	"github.com/quotactl/quotactl/jobs"
 )
 
-// nowNotes say what is under way, and whether the job is paused.
-func nowNotes(v answer.Job) []string {
+// Now says what is under way, and whether the job is paused.
+func Now(v answer.Job) []string {
 	var list []string
 	for i, active := range v.Active {
-		list = append(list, activeText(active, v.Progress[i]))
+		list = append(list, Active(active, v.Progress[i]))
 	}
 	if v.Pause != nil {
-		text := pauseText(*v.Pause)
+		text := Pause(*v.Pause)
 		if !v.NextTick.IsZero() {
 			text += "; its ticks are skipped, the next at " + view.Time(v.NextTick)
 		}
@@ -26,8 +28,8 @@ func nowNotes(v answer.Job) []string {
 	return list
 }
 
-// activeText describes a pass under way.
-func activeText(active jobs.ActivePass, progress *jobs.Record) string {
+// Active describes a pass under way.
+func Active(active jobs.ActivePass, progress *jobs.Record) string {
 	text := fmt.Sprintf("the pass of %s is under way since %s, %s", view.Time(active.Tick.Time), view.Time(active.Since.Time), active.Host)
 	if of := answer.Ended(progress); of != "" {
 		units := int64(0)
@@ -36,7 +38,7 @@ func activeText(active jobs.ActivePass, progress *jobs.Record) string {
 		}
 		text += fmt.Sprintf(": %s runs ended, %s", of, view.Plural(int(units), "unit"))
 	}
-	if why := beganText(active.Kind, active.Note); why != "" {
+	if why := began(active.Kind, active.Note); why != "" {
 		text += "; " + why
 	}
 	if c := active.Cancelled; c != nil {
@@ -51,8 +53,8 @@ func activeText(active jobs.ActivePass, progress *jobs.Record) string {
 	return text
 }
 
-// pauseText describes a pause.
-func pauseText(p jobs.Pause) string {
+// Pause describes a pause.
+func Pause(p jobs.Pause) string {
 	text := fmt.Sprintf("paused by %s since %s", p.By, view.Time(p.At.Time))
 	if p.Note != "" {
 		text += ": " + p.Note
@@ -60,8 +62,8 @@ func pauseText(p jobs.Pause) string {
 	return text
 }
 
-// beganText says why a pass began; empty for its schedule.
-func beganText(kind jobs.Kind, note string) string {
+// began says why a pass began; empty for its schedule.
+func began(kind jobs.Kind, note string) string {
 	switch {
 	case note != "":
 		return note
@@ -79,7 +81,7 @@ func beganText(kind jobs.Kind, note string) string {
 func waitNotes(v answer.Job) []string {
 	var list []string
 	for _, r := range v.Requests {
-		list = append(list, requestText(r)+" and waits")
+		list = append(list, Request(r)+" and waits")
 	}
 	caughtUp := 0
 	var first time.Time
@@ -98,11 +100,11 @@ func waitNotes(v answer.Job) []string {
 	case caughtUp > 1:
 		list = append(list, fmt.Sprintf("%d ticks, from %s on, wait to be caught up", caughtUp, view.Time(first)))
 	}
-	return append(list, daemonNotes(v)...)
+	return append(list, Daemons(v)...)
 }
 
-// daemonNotes say what is known of daemons that should follow the job.
-func daemonNotes(v answer.Job) []string {
+// Daemons says what is known of daemons that should follow the job.
+func Daemons(v answer.Job) []string {
 	switch here := v.Schedule.String() + " " + v.Schedule.Zone().String(); {
 	case v.Followed == "":
 		return []string{"no daemon has looked at it on this store yet"}
@@ -114,8 +116,8 @@ func daemonNotes(v answer.Job) []string {
 	return nil
 }
 
-// requestText describes a request for a pass.
-func requestText(r jobs.Request) string {
+// Request describes a request for a pass.
+func Request(r jobs.Request) string {
 	text := "a pass"
 	if len(r.Regions) > 0 {
 		text += " of " + strings.Join(r.Regions, ", ")

@@ -1,0 +1,64 @@
+package jobview
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/quotactl/quotactl/internal/table"
+	"github.com/quotactl/quotactl/internal/view"
+	"github.com/quotactl/quotactl/jobs"
+)
+
+// Run shows a run that has ended, with its error below it.
+func Run(run jobs.Run) string {
+	parts := []string{string(run.Outcome)}
+	if run.Region != "" {
+		parts = []string{run.Region, string(run.Outcome)}
+	}
+	if run.Reason != "" {
+		parts = append(parts, run.Reason)
+	}
+	parts = append(parts, view.Plural(run.Pages, "page"), view.Plural(int(run.Units), "unit"))
+	if run.Output != "" {
+		parts = append(parts, run.Output)
+	}
+	text := "  " + strings.Join(parts, "  ") + "\n"
+	if run.Error != "" {
+		text += "      " + run.Error + "\n"
+	}
+	return text
+}
+
+// Passes has a row for each run, and their sum; below it is what kept passes from
+// beginning.
+func Passes(passes []jobs.Pass) string {
+	t := table.New("JOB", "REGION", "OUTCOME", "REASON", ">PAGES", ">UNITS")
+	pages, units := 0, int64(0)
+	for _, pass := range passes {
+		if len(pass.Runs) == 0 {
+			t.Add(pass.Job, "-", string(pass.Outcome), pass.Reason, "0", "0")
+		}
+		for _, run := range pass.Runs {
+			region := run.Region
+			if region == "" {
+				region = "-"
+			}
+			t.Add(pass.Job, region, string(run.Outcome), run.Reason, fmt.Sprint(run.Pages), view.Number(run.Units))
+			pages += run.Pages
+		}
+		units += pass.Units
+	}
+	t.Add("total", "", "", "", fmt.Sprint(pages), view.Number(units))
+	return t.String() + notBegun(passes)
+}
+
+// notBegun says below the table what kept passes from beginning.
+func notBegun(passes []jobs.Pass) string {
+	var b strings.Builder
+	for _, pass := range passes {
+		if pass.Error != "" {
+			b.WriteString(table.Wrap("  ", pass.Job+": "+pass.Error))
+		}
+	}
+	return b.String()
+}

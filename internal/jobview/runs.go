@@ -1,0 +1,71 @@
+package jobview
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/table"
+	"github.com/quotactl/quotactl/internal/view"
+)
+
+// Runs shows runs as a table, with what is to be said of each below it. Of one
+// job it is not said which, and there is room for the pages.
+func Runs(at time.Time, list []answer.Run, oneJob bool) string {
+	if len(list) == 0 {
+		return "there are no such runs\n"
+	}
+	heads := []string{"TICK", "JOB", "REGION", "OUTCOME", ">UNITS", ">TOOK"}
+	if oneJob {
+		heads = []string{"TICK", "REGION", "OUTCOME", ">UNITS", ">PAGES", ">TOOK"}
+	}
+	t := table.New(heads...)
+	for i, r := range list {
+		first := i == 0 || list[i-1].Job != r.Job || list[i-1].Tick != r.Tick
+		addRun(t, r, at, oneJob, first)
+	}
+	return t.String()
+}
+
+// addRun adds a run to a table of runs. The first run of a pass also says why the pass
+// began.
+func addRun(t *table.Table, r answer.Run, at time.Time, oneJob, first bool) {
+	outcome, units, pages, took := string(r.Outcome), "-", "-", "-"
+	if r.Reason != "" {
+		outcome += " (" + r.Reason + ")"
+	}
+	if !r.Started.IsZero() {
+		units, pages = view.Number(r.Units), view.Number(int64(r.Pages))
+		switch {
+		case !r.Ended.IsZero():
+			took = view.Roughly(max(0, r.Ended.Sub(r.Started.Time)))
+		case r.Outcome == answer.Running: // when a lost run ended is unknown
+			took = view.Roughly(max(0, at.Sub(r.Started.Time)))
+		}
+	}
+	if r.Started.IsZero() && r.Units > 0 { // of a lost run the ledger alone knows
+		units = view.Number(r.Units)
+	}
+	region := cmp.Or(r.Region, "-")
+	if oneJob {
+		t.Add(view.Time(r.Tick.Time), region, outcome, units, pages, took)
+	} else {
+		t.Add(view.Time(r.Tick.Time), r.Job, region, outcome, units, took)
+	}
+	if r.Until != nil {
+		t.Below("", fmt.Sprintf("%s, until %s", view.Plural(r.Ticks, "tick"), view.Time(r.Until.Time)))
+	}
+	if why := began(r.Kind, r.Note); why != "" && first {
+		t.Below("", view.Shown(why))
+	}
+	if r.Parts > 1 && first {
+		t.Below("", fmt.Sprintf("deferred: it ran in %d parts", r.Parts))
+	}
+	if r.Error != "" {
+		t.Below("", view.Shown(r.Error))
+	}
+	for _, line := range r.Log {
+		t.Below("| ", view.Shown(line))
+	}
+}

@@ -1,0 +1,49 @@
+package view
+
+import (
+	"time"
+
+	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/table"
+)
+
+// Feedback says what became of a call, and what else its response said.
+func Feedback(f answer.Feedback) string {
+	did := "released"
+	switch {
+	case !f.Held:
+		did = "no longer held"
+	case f.Kept:
+		did = "still open"
+	case !f.Released:
+		did = "settled at " + Plural(int(f.Units), "unit")
+	}
+	t := table.New("BUDGET", "OPERATION", "ID", "DONE")
+	t.Add(f.Budget, f.Operation, f.ID, did)
+	out := t.String()
+	if v := f.Refused; v != nil {
+		said := table.New("THE UPSTREAM SAYS", "BY RULE", "LOCKED")
+		said.Add(v.Means, v.Rule, Locked(string(v.Limit), time.Time(v.Until)))
+		out += "\n" + said.String()
+	}
+	if len(f.Drift) > 0 {
+		drift := table.New("LIMIT", ">NOT CHARGED BY US", ">IN ALL", "UNTIL")
+		for _, d := range f.Drift {
+			drift.Add(d.Limit, Number(d.Added), Number(d.Total), Time(time.Time(d.Until)))
+		}
+		out += "\n" + drift.String()
+	}
+	return out
+}
+
+// Locked is what a refusal has locked, a limit or with an empty name the budget, and until
+// when; zero: nothing.
+func Locked(limit string, until time.Time) string {
+	switch {
+	case until.IsZero():
+		return "nothing"
+	case limit == "":
+		return "the budget until " + Time(until)
+	}
+	return "limit " + limit + " until " + Time(until)
+}
