@@ -61,11 +61,11 @@ func TestReality(t *testing.T) {
 // The same day is lived alike each time: nothing of it is left to chance.
 func TestRealityRepeats(t *testing.T) {
 	seed := effort.Seed(t, "PLAN_SEED")
-	for i := range days() / 10 {
-		y := drawn(t, seed+uint64(i), i%2 == 1)
+	for i := range effort.Number(t, "PLAN_DAYS", uint64(days()/10)) {
+		y := drawn(t, seed+i, i%2 == 1)
 		first, second := live(t, y, nil), live(t, y, nil)
 		if !reflect.DeepEqual(first, second) {
-			t.Errorf("seed %d: the day is not lived alike twice: %s\n%s", seed+uint64(i), strings.Join(differences(first.Passes, second.Passes), "\n"), y.config)
+			t.Errorf("seed %d: the day is not lived alike twice: %s\n%s", seed+i, strings.Join(differences(first.Passes, second.Passes), "\n"), y.config)
 		}
 	}
 }

@@ -143,12 +143,13 @@ func (y *day) drawJob(d dice, number int, budgets []string, prices map[string]in
 	if !strings.HasPrefix(j.spec, "@") {
 		line("timezone = %q", j.zone)
 	}
-	if len(j.regions) > 1 && d.chance(50) {
-		j.stagger = pick(d, 30*time.Second, 2*time.Minute, 8*time.Minute, 15*time.Minute)
-		line("stagger = %q", j.stagger)
+	parallel := pick(d, 0, 0, 0, 1, 1, 1, 2, 3)
+	if parallel > 0 {
+		line("parallel = %d", parallel)
 	}
-	if d.chance(35) {
-		line("parallel = %d", pick(d, 1, 1, 2, 3))
+	if len(j.regions) > 1 && (parallel != 1 || d.chance(30)) { // regions that start at one instant would be in no fixed order
+		j.stagger = pick(d, time.Second, 30*time.Second, 2*time.Minute, 8*time.Minute, 15*time.Minute)
+		line("stagger = %q", j.stagger)
 	}
 	if d.chance(15) {
 		line("max_wait = %q", pick(d, "0s", "10s", "1m", "4m"))
@@ -314,7 +315,7 @@ func (y *day) drawLimit(d dice, upstream string, number int, list []demand, line
 		return ""
 	}
 	line("%s", window)
-	part := pick[int64](d, 40, 60, 75, 90, 97, 110, 130)
+	part := pick[int64](d, 50, 70, 85, 95, 100, 105, 120, 150)
 	bound := max(1, most(list, span, amount)*part/100)
 	if d.chance(25) && bound > 20 {
 		line("quota = %d\nheadroom = %d", bound, bound/10)

@@ -112,12 +112,9 @@ func newLife(t *testing.T, y *day, path string) *life {
 	cfg, list, err := load(path)
 	must.Do(t, err)
 	l := &life{t: t, day: y, path: path, list: list, store: memstore.New(nil), budgets: map[string]*budget.Budget{}}
-	l.state = &ordered{Store: l.store, jobs: map[string]int{}, regions: map[string]int{}}
+	l.state = &ordered{Store: l.store, jobs: map[string]int{}}
 	for i, j := range list {
 		l.state.jobs[j.Name] = i
-	}
-	for i, region := range allRegions {
-		l.state.regions[region] = i
 	}
 	for _, name := range cfg.Budgets() {
 		spec := must.Get(cfg.Spec(name))(t)

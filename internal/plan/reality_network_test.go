@@ -16,19 +16,19 @@ import (
 	"github.com/quotactl/quotactl/jobs/sandbox"
 )
 
-// The order of what happens at one instant is fixed by small delays, so that the same day is lived alike each time.
+// The order of what happens at one instant is fixed: no two jobs do anything at the same one, unless they wait for the
+// same units.
 const (
-	jobStep    = 10 * time.Millisecond // each job's document takes so much longer to read than that of the job before
-	lookTakes  = time.Millisecond      // a look charges nothing
-	regionStep = time.Microsecond      // a charge of each region takes so much longer than one of the region before
-	jobCharge  = 10 * time.Microsecond // and one of each job than one of the job before
-	latency    = 100 * time.Millisecond
+	// jobStep is how much longer the document of each job takes to read than that of the job before. No sum of latencies
+	// and of offsets that are drawn differs from another by a multiple of it.
+	jobStep = 11 * time.Millisecond
+	latency = 100 * time.Millisecond // of each request
 )
 
 // ordered is the store as the daemon sees it.
 type ordered struct {
 	*memstore.Store
-	jobs, regions map[string]int // places, from 0
+	jobs map[string]int // places, from 0
 }
 
 func pause(ctx context.Context, d time.Duration) {
@@ -36,25 +36,6 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-time.After(d):
 	case <-ctx.Done():
 	}
-}
-
-// Decide implements driver.Store.
-func (o *ordered) Decide(ctx context.Context, batch driver.Batch) (driver.Decisions, error) {
-	if len(batch.Items) > 0 {
-		item := batch.Items[0]
-		wait := time.Duration(o.jobs[item.Labels.Job])*jobCharge + time.Duration(1+o.regions[item.Labels.Region])*regionStep
-		if item.DryRun {
-			wait = lookTakes
-		}
-		pause(ctx, wait)
-	}
-	return o.Store.Decide(ctx, batch)
-}
-
-// Look implements driver.Store.
-func (o *ordered) Look(ctx context.Context, look driver.Look) (driver.View, error) {
-	pause(ctx, lookTakes)
-	return o.Store.Look(ctx, look)
 }
 
 // Job implements driver.JobStore.
