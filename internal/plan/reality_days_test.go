@@ -65,7 +65,7 @@ func TestRealityRepeats(t *testing.T) {
 		y := drawn(t, seed+i, i%2 == 1)
 		first, second := live(t, y, nil), live(t, y, nil)
 		if !reflect.DeepEqual(first, second) {
-			t.Errorf("seed %d: the day is not lived alike twice: %s\n%s", seed+i, strings.Join(differences(first.Passes, second.Passes), "\n"), y.config)
+			t.Errorf("seed %d: the day is not lived alike twice: %s\n%s", seed+i, strings.Join(changes(first, second), "\n"), y.config)
 		}
 	}
 }
@@ -76,4 +76,21 @@ func shown(passes []Pass) string {
 		b.WriteString(p.String() + "\n")
 	}
 	return b.String()
+}
+
+// changes are all that is not alike of two lives of a day.
+func changes(first, second Lived) (list []string) {
+	for i := range max(len(first.Passes), len(second.Passes)) {
+		var a, b Pass
+		if i < len(first.Passes) {
+			a = first.Passes[i]
+		}
+		if i < len(second.Passes) {
+			b = second.Passes[i]
+		}
+		if a != b {
+			list = append(list, fmt.Sprintf("first:  %s\nsecond: %s", a, b))
+		}
+	}
+	return list
 }

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -87,6 +88,7 @@ type life struct {
 // live lives a day. ask is called as it begins, with the store as it stands then; nil: nobody asks.
 func live(t *testing.T, y *day, ask func(context.Context, Question)) (lived Lived) {
 	t.Helper()
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that what happens at one instant has mostly one order
 	folder := inMemory(t)
 	path := filepath.Join(folder, "costs.toml")
 	must.Do(t, os.WriteFile(path, []byte(y.config), 0o600))
@@ -112,9 +114,12 @@ func newLife(t *testing.T, y *day, path string) *life {
 	cfg, list, err := load(path)
 	must.Do(t, err)
 	l := &life{t: t, day: y, path: path, list: list, store: memstore.New(nil), budgets: map[string]*budget.Budget{}}
-	l.state = &ordered{Store: l.store, jobs: map[string]int{}}
+	l.state = &ordered{Store: l.store, jobs: map[string]int{}, regions: map[string]int{}}
 	for i, j := range list {
 		l.state.jobs[j.Name] = i
+	}
+	for i, region := range allRegions {
+		l.state.regions[region] = i
 	}
 	for _, name := range cfg.Budgets() {
 		spec := must.Get(cfg.Spec(name))(t)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/jobs/sandbox"
 )
@@ -28,7 +29,7 @@ const (
 // ordered is the store as the daemon sees it.
 type ordered struct {
 	*memstore.Store
-	jobs map[string]int // places, from 0
+	jobs, regions map[string]int // places, from 0
 }
 
 func pause(ctx context.Context, d time.Duration) {
@@ -36,6 +37,19 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-time.After(d):
 	case <-ctx.Done():
 	}
+}
+
+// Decide implements driver.Store. Of several that wait for the same units, those of an earlier job ask first, and of one
+// job those of an earlier region: each is told an instant some µs later than the one before.
+func (o *ordered) Decide(ctx context.Context, batch driver.Batch) (driver.Decisions, error) {
+	decided, err := o.Store.Decide(ctx, batch)
+	for i := range decided.Items {
+		one, labels := &decided.Items[i], batch.Items[i].Labels
+		if one.Result == driver.Refused && one.RetryAt > 0 && one.RetryAt < limit.Never {
+			one.RetryAt += int64(10*o.jobs[labels.Job] + 1 + o.regions[labels.Region])
+		}
+	}
+	return decided, err
 }
 
 // Job implements driver.JobStore.
