@@ -35,6 +35,33 @@ type Overview struct {
 	// Untaken is the first tick that is a few minutes past and that no daemon has
 	// accounted for; zero: there is none, or the daemons counted by another schedule.
 	Untaken time.Time
+
+	state *state
+	at    clocks
+}
+
+// Overdue are the ticks of the job that a daemon that starts at the instant of the look would
+// run, beside those that wait, if no daemon is running: those that are on time, as Scheduled,
+// and those to catch up.
+func (o Overview) Overdue(j *Job) (list []WaitingTick) {
+	if o.state == nil || j.Schedule == nil {
+		return nil
+	}
+	var done stepped
+	trial := *o.state
+	trial.Waiting = slices.Clone(o.state.Waiting)
+	before := len(trial.Waiting)
+	now := o.at.wall
+	due := j.account(&trial, o.at, claimant{since: now, known: now}, &done)
+	if len(trial.Waiting) > before {
+		for _, w := range trial.Waiting[before:] {
+			list = append(list, WaitingTick{InstantOf(w.Tick), w.Kind})
+		}
+	}
+	for _, tick := range due {
+		list = append(list, WaitingTick{Instant{tick}, Scheduled})
+	}
+	return list
 }
 
 // ActivePass is a pass under way.
@@ -92,7 +119,7 @@ func Look(ctx context.Context, in State, list []*Job) ([]Overview, error) {
 
 // overview describes a job by its document.
 func (s *state) overview(j *Job, document driver.JobDocument) Overview {
-	view := Overview{NextRegion: s.NextRegion, First: s.First, Last: s.Last, Requests: s.Requests, Pause: s.Pause, Followed: s.Schedule}
+	view := Overview{state: s, at: clocks{wall: time.UnixMicro(document.Wall).UTC(), store: document.Wall, now: document.Now}, NextRegion: s.NextRegion, First: s.First, Last: s.Last, Requests: s.Requests, Pause: s.Pause, Followed: s.Schedule}
 	if s.LastSuccess != 0 {
 		view.LastSuccess = time.UnixMicro(s.LastSuccess).UTC()
 	}

@@ -62,14 +62,10 @@ func (l *ledger) of(operation, job string) []claim {
 }
 
 // row counts an entry of the store's ledger.
-func (l *ledger) row(row driver.Row) {
-	job := row.Labels.Job
-	if row.Pseudo() {
-		job = ""
-	}
-	for _, one := range l.of(row.Operation, job) {
+func (l *ledger) row(row *Row) {
+	for _, one := range l.of(row.Operation, row.Job) {
 		kind := one.counter.limit.Window.Kind
-		if kind == limit.Bucket || kind == limit.Concurrent && row.State != driver.RowOpen {
+		if kind == limit.Bucket || kind == limit.Concurrent && !row.Open {
 			continue
 		}
 		amount := row.Units

@@ -32,7 +32,7 @@ type Budget struct {
 	Limits []limit.Limit
 	// Price is what a call of an operation costs, in units.
 	Price func(operation string) int64
-	Rows  []driver.Row // that count in a limit
+	Rows  []Row // that count in a limit
 	// Levels is what a bucket has used, by the limit's name.
 	Levels map[string]int64
 	Locks  []driver.LockView
@@ -143,7 +143,7 @@ func (q *Question) Plan(ctx context.Context) (*Plan, error) {
 func (b *Budget) ledger(now int64) *ledger {
 	l := newLedger(b.Limits, now)
 	for i := range b.Rows {
-		l.row(b.Rows[i])
+		l.row(&b.Rows[i])
 	}
 	for _, c := range l.counters {
 		if c.limit.Window.Kind == limit.Bucket {

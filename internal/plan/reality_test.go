@@ -122,6 +122,7 @@ func differences(lived, planned []Pass) []string {
 		other, known := p[at]
 		switch {
 		case one.Outcome == Unfinished || other.Outcome == Unfinished:
+		case one.Outcome == Missed && !known: // it is of before the plan
 		case !known:
 			list = append(list, fmt.Sprintf("lived:   %s\nplanned: nothing", one))
 		case one.IsCut() != other.IsCut():

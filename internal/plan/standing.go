@@ -2,6 +2,7 @@ package plan
 
 import (
 	"slices"
+	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/jobs"
@@ -22,10 +23,18 @@ func (s *simulation) resumeWork(j *job, as *Job) {
 		s.add(s.now, j.order(0), func() { s.goOnWith(j, active, soFar) })
 	}
 	for _, asked := range as.Requests {
-		j.waiting = append(j.waiting, waitingTick{s.now, jobs.Triggered, asked.Regions})
+		j.waiting = append(j.waiting, waitingTick{asked.At.Truncate(time.Second).UnixMicro(), jobs.Triggered, asked.Regions})
 	}
 	for _, w := range as.Waiting {
 		j.waiting = append(j.waiting, waitingTick{tick: w.Tick.UnixMicro(), kind: w.Kind})
+	}
+	for _, w := range as.Overdue(as.Job) {
+		tick := w.Tick.UnixMicro()
+		if w.Kind == jobs.Scheduled {
+			s.add(s.now, j.order(0), func() { s.tick(j, tick) })
+			continue
+		}
+		j.waiting = append(j.waiting, waitingTick{tick: tick, kind: w.Kind})
 	}
 	if len(j.waiting) > 0 {
 		s.add(s.now, j.order(1), func() { s.visit(j) })

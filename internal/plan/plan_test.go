@@ -1,0 +1,63 @@
+package plan_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/internal/effort"
+	"github.com/quotactl/quotactl/internal/must"
+	"github.com/quotactl/quotactl/internal/plan"
+)
+
+// planned is what a plan says of a day, at its start.
+func planned(t *testing.T, ctx context.Context, q Question) (list []Pass) {
+	t.Helper()
+	cfg, jobs, err := load(q.Path)
+	must.Do(t, err)
+	var budgets []*budget.Budget
+	for _, name := range cfg.Budgets() {
+		spec := must.Get(cfg.Spec(name))(t)
+		budgets = append(budgets, must.Get(budget.New(q.Store, spec))(t))
+	}
+	question := must.Get(plan.Read(ctx, q.Store, budgets, jobs, q.Start))(t)
+	question.Until = q.Until
+	for i := range question.Jobs {
+		question.Jobs[i].Call = latency
+	}
+	answer := must.Get(question.Plan(ctx))(t)
+	for _, p := range answer.Passes {
+		list = append(list, Pass{
+			Job: p.Job, Tick: p.Tick, At: p.At, Limit: p.Limit, Units: p.Units, Reason: p.Reason, Parts: p.Parts,
+			Outcome: map[plan.Outcome]Outcome{
+				plan.Complete: Complete, plan.Cut: Cut, plan.NotStarted: NotStarted, plan.Deferred: Deferred, plan.Skipped: Skipped, plan.Failed: Other,
+			}[p.Outcome],
+		})
+	}
+	sortPasses(list)
+	return list
+}
+
+// TestPlanIsWhatIsLived compares, on random days with known needs, the plan made at the start
+// with what then happens.
+func TestPlanIsWhatIsLived(t *testing.T) {
+	seed := effort.Seed(t, "PLAN_SEED")
+	for i := range uint64(effort.Number(t, "PLAN_DAYS", uint64(days()))) {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			y := drawn(t, seed+i, false)
+			var says []Pass
+			lived := live(t, y, func(ctx context.Context, q Question) { says = planned(t, ctx, q) })
+			list := differences(lived.Passes, says)
+			if len(list) > 0 {
+				t.Errorf("seed %d, from %s to %s: %d differences\n%s", seed+i, y.start.Format(time.RFC3339), y.until.Format(time.RFC3339), len(list), strings.Join(list[:min(len(list), 4)], "\n"))
+			}
+			if t.Failed() && os.Getenv("PLAN_SHOW") != "" {
+				t.Logf("%s\nlived\n%s\nplanned\n%s", y.config, shown(lived.Passes), shown(says))
+			}
+		})
+	}
+}

@@ -1,0 +1,165 @@
+package plan
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/jobs"
+	"github.com/quotactl/quotactl/jobs/needs"
+)
+
+// Store is what a question is read from.
+type Store interface {
+	driver.Store
+	driver.JobStore
+}
+
+// Read reads the question what jobs will do from an instant on: what their budgets' ledgers
+// hold, what their passes are doing, and what their runs need. Budgets without a job among them
+// are left out. Of a budget that is charged meanwhile, what came after the instant is left out
+// or not. Errors are those of the store.
+func Read(ctx context.Context, from Store, budgets []*budget.Budget, list []*jobs.Job, now time.Time) (*Question, error) {
+	q := &Question{From: now}
+	views, err := jobs.Look(ctx, from, list)
+	if err != nil {
+		return nil, fmt.Errorf("read what the jobs are doing: %w", err)
+	}
+	expected, err := jobs.ReadNeeds(ctx, from, list)
+	if err != nil {
+		return nil, fmt.Errorf("read what the jobs need: %w", err)
+	}
+	for i, j := range list {
+		one := Job{Job: j, Overview: views[i], Needs: expected[i]}
+		for _, active := range views[i].Active {
+			one.Progress = append(one.Progress, readRecord(active.Progress))
+		}
+		one.Call = callTook(readRecord(views[i].Last))
+		q.Jobs = append(q.Jobs, one)
+	}
+	for _, b := range budgets {
+		if !slices.ContainsFunc(list, func(j *jobs.Job) bool { return j.Budget == b.Name() }) {
+			continue
+		}
+		one, err := readBudget(ctx, from, b, now)
+		if err != nil {
+			return nil, err
+		}
+		q.Budgets = append(q.Budgets, one)
+	}
+	return q, nil
+}
+
+// readRecord is a pass's record; nil if there is none, or another version wrote it.
+func readRecord(text json.RawMessage) *jobs.Record {
+	record := &jobs.Record{}
+	if text == nil || json.Unmarshal(text, record) != nil {
+		return nil
+	}
+	return record
+}
+
+// callTook is the median of how long a call took in the complete runs of a pass; 0: not known.
+func callTook(pass *jobs.Record) time.Duration {
+	if pass == nil {
+		return 0
+	}
+	var took []time.Duration
+	for _, run := range pass.Runs {
+		if run.Outcome == jobs.Succeeded && run.Calls > 0 && run.Attempts <= 1 {
+			took = append(took, run.Ended.Sub(run.Started.Time)/time.Duration(run.Calls))
+		}
+	}
+	if len(took) == 0 {
+		return 0
+	}
+	slices.Sort(took)
+	return max(0, took[len(took)/2])
+}
+
+// readBudget reads a budget as it stands.
+func readBudget(ctx context.Context, from driver.Store, b *budget.Budget, now time.Time) (Budget, error) {
+	status, err := b.Status(ctx)
+	if err != nil {
+		return Budget{}, err
+	}
+	spec := b.Spec()
+	one := Budget{Name: b.Name(), Levels: map[string]int64{}, Price: func(operation string) int64 {
+		if cost, known := spec.Costs[operation]; known {
+			return cost.Units
+		}
+		return spec.Unknown.Units
+	}}
+	var counting []limit.Limit
+	for _, l := range status.Limits {
+		one.Limits = append(one.Limits, l.Limit)
+		if l.Window.Kind == limit.Bucket {
+			one.Levels[l.Name] = l.Used
+			continue
+		}
+		counting = append(counting, l.Limit)
+	}
+	for _, lock := range status.Locks {
+		one.Locks = append(one.Locks, driver.LockView{Limit: lock.Limit, Until: lock.Until.UnixMicro(), Why: lock.Why})
+	}
+	if len(counting) == 0 {
+		return one, nil
+	}
+	read := &rows{names: map[string]string{}}
+	at := status.At.UnixMicro()
+	export := driver.Export{Budget: one.Name, Now: now.UnixMicro(), Counting: driver.Counting{Limits: counting, At: at}}
+	if err := from.Export(ctx, export, read); err != nil {
+		return Budget{}, fmt.Errorf("read the ledger of %s: %w", one.Name, err)
+	}
+	one.Rows = read.list
+	return one, nil
+}
+
+// rows collects a ledger's rows.
+type rows struct {
+	list  []Row
+	names map[string]string // each text once: there may be a million rows
+}
+
+// Row is what a ledger's entry counts.
+type Row struct {
+	Operation, Job string
+	Units, Calls   int64
+	Score          int64 // when it finished, µs; of an open reservation, the end of its lease
+	Open           bool
+}
+
+// Head implements driver.LedgerWriter. If entries moved meanwhile, one may be missing or
+// come twice; a plan is of the next hours, and no decision.
+func (r *rows) Head(driver.LedgerHead) error { return nil }
+
+// Row implements driver.LedgerWriter.
+func (r *rows) Row(row driver.Row) error {
+	if row.State == driver.RowReleased {
+		return nil
+	}
+	job := row.Labels.Job
+	if row.Pseudo() {
+		job = ""
+	}
+	r.list = append(r.list, Row{r.name(row.Operation), r.name(job), row.Units, row.Calls, row.Score, row.State == driver.RowOpen})
+	return nil
+}
+
+func (r *rows) name(text string) string {
+	same, known := r.names[text]
+	if !known {
+		r.names[text], same = text, text
+	}
+	return same
+}
+
+// unknown reports whether nothing is known of what a job's runs need.
+func (one *Job) unknown() bool {
+	return slices.ContainsFunc(one.Needs.Regions, func(r jobs.RegionNeeds) bool { return r.Source == needs.Unknown })
+}
