@@ -104,13 +104,20 @@ func (j *job) forget(d *deferred) {
 	j.ledger.deferred = slices.DeleteFunc(j.ledger.deferred, same)
 }
 
-// resumeSoon looks at a budget's deferred passes at an instant.
+// resumeSoon looks at a budget's deferred passes at an instant. Among what happens then it comes
+// as the first of the jobs whose pass is looked at.
 func (s *simulation) resumeSoon(l *ledger, at int64) {
 	if at = max(at, s.now); l.looks != 0 && l.looks <= at {
 		return
 	}
 	l.looks = at
-	s.add(at, looksLast, func() {
+	order := looksLast
+	for _, d := range l.deferred {
+		if d.at <= at {
+			order = min(order, d.pass.job.order(0))
+		}
+	}
+	s.add(at, order, func() {
 		if l.looks == at {
 			l.looks = 0
 			s.resume(l)
@@ -126,6 +133,9 @@ func (s *simulation) resume(l *ledger) {
 		lookPause  = 250e3
 		afterwards = 1 // once it has spent or holds something
 	)
+	if s.now > s.until { // what goes on after the plan is not in it
+		return
+	}
 	for _, d := range slices.Clone(l.deferred) {
 		if s.drops(d) {
 			d.pass.job.forget(d)
@@ -149,7 +159,11 @@ func (s *simulation) resume(l *ledger) {
 		no := s.fitsDeferred(d)
 		if no == nil {
 			d.pass.job.forget(d)
-			s.goOn(d)
+			d.pass.job.active++
+			s.add(s.now, looksLast, func() { // its claim takes a moment, in which others may take what was seen
+				d.pass.job.active--
+				s.goOn(d)
+			})
 			s.resumeSoon(l, s.now+afterwards)
 			return
 		}

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/quotactl/quotactl/budget/driver"
@@ -106,7 +107,11 @@ type refused struct {
 	short int64 // what it lacks in that limit now
 	held  bool  // passes hold something of the limit
 	lock  bool
-	multi bool // a bucket has too little for several calls
+	// multi: a bucket has too little for several calls; next is when it has more, and last
+	// when it last has more before an instant.
+	multi bool
+	next  int64
+	last  func(before int64) int64
 	never bool // it can never fit
 	// soonest is the first instant at which it may fit if what is under way ends at once.
 	soonest int64
@@ -232,7 +237,7 @@ func (l *ledger) sharesShort(q *ask, t *taken, used, held int64, heldBy []int64)
 func (l *ledger) decide(q *ask, now int64, scratch *[]taken) *refused {
 	l.advance(now)
 	*scratch = l.takes(q, *scratch)
-	var no *refused
+	var no, bucket *refused
 	for i := range *scratch {
 		t := &(*scratch)[i]
 		if t.counter.limit.Observe {
@@ -242,10 +247,15 @@ func (l *ledger) decide(q *ask, now int64, scratch *[]taken) *refused {
 		if short == 0 {
 			continue
 		}
-		one := l.refusal(q, t, short)
-		if no == nil || one.at > no.at {
+		switch one := l.refusal(q, t, short); {
+		case one.multi:
+			bucket = cmp.Or(bucket, one)
+		case no == nil || one.at > no.at:
 			no = one
 		}
+	}
+	if no == nil { // else the wait for several calls is for the limits that could hold them
+		no = bucket
 	}
 	if lock := l.locked(*scratch); lock != nil && (no == nil || lock.at > no.at) {
 		no = lock

@@ -219,8 +219,8 @@ func (s *simulation) waitForUnits(p *pass, w *wait, no *refused, again func()) {
 	switch {
 	case no.never:
 		s.neverFits(p)
-	case no.multi && no.at > w.latest: // asked again whenever the bucket has more
-		s.later(p, w.latest, func() { s.refuse(p, no) })
+	case no.multi && no.at > w.latest && no.next-s.now <= w.longest: // asked again whenever the bucket has more
+		s.later(p, no.last(w.latest), func() { s.refuse(p, no) })
 	case waits && at <= w.latest:
 		s.later(p, at, again)
 	default:

@@ -26,6 +26,11 @@ func (l *ledger) refusal(q *ask, t *taken, short int64) *refused {
 	case c.limit.Window.Kind == limit.Bucket:
 		no.at = c.limit.Window.Refill.Reaches(c.level, room)
 		no.multi = q.look && (len(q.needs) > 1 || q.needs[0].Calls > 1)
+		no.last = func(latest int64) int64 {
+			refill := c.limit.Window.Refill
+			return refill.Reaches(c.level, refill.Drain(c.level, latest).Used)
+		}
+		no.next = c.limit.Window.Refill.Reaches(c.level, c.level.Used-1)
 	case room < 0: // because of holds
 		no.at = l.now + holdLease
 	case len(c.limit.Shares) > 0:
