@@ -23,8 +23,12 @@ type day struct {
 	// down is how long no daemon was running before the start; 0: the daemon begins with new documents.
 	down time.Duration
 
-	severalLimits, spendsWell bool // several limits on a budget; shares, holds or deferral
+	chances chances
+	has     map[string]bool // what it has of the features that are counted
 }
+
+// chances are how often a job of the day has what most jobs have not, in percent.
+type chances struct{ hold, deferral, share, floor, odd int }
 
 // drawnJob is what a day knows of a job.
 type drawnJob struct {
@@ -79,7 +83,17 @@ func pick[V any](d dice, of ...V) V { return of[d.IntN(len(of))] }
 func draw(seed, attempt uint64, learned bool) *day {
 	d := dice{rand.New(rand.NewPCG(seed, attempt))}
 	start := time.Date(2026, time.Month(2+d.IntN(10)), 1+d.IntN(28), d.IntN(24), d.IntN(60), 30, 0, time.UTC)
-	y := &day{seed: seed, learned: learned, start: start, until: start.Add(time.Duration(24+d.IntN(25)) * time.Hour)}
+	y := &day{seed: seed, learned: learned, start: start, until: start.Add(time.Duration(24+d.IntN(25)) * time.Hour), has: map[string]bool{}}
+	of := func(percent int) int { // most days have none
+		if d.chance(20) {
+			return percent
+		}
+		return 0
+	}
+	y.chances = chances{hold: of(40), deferral: of(50), share: of(50), floor: of(30), odd: of(40) + 5}
+	if d.chance(10) {
+		y.down = time.Duration(10+d.IntN(500)) * time.Minute
+	}
 	budgets := []string{"alpha/key1"}
 	if d.chance(30) {
 		budgets = append(budgets, "beta/key1")
@@ -148,40 +162,39 @@ func (y *day) drawJob(d dice, number int, budgets []string, prices map[string]in
 		line("parallel = %d", parallel)
 	}
 	if len(j.regions) > 1 && (parallel != 1 || d.chance(30)) { // regions that start at one instant would be in no fixed order
-		j.stagger = pick(d, time.Second, 30*time.Second, 2*time.Minute, 8*time.Minute, 15*time.Minute)
+		j.stagger = pick(d, time.Second, 30*time.Second, 2*time.Minute, 8*time.Minute, 15*time.Minute, 50*time.Minute)
 		line("stagger = %q", j.stagger)
 	}
 	if d.chance(15) {
 		line("max_wait = %q", pick(d, "0s", "10s", "1m", "4m"))
 	}
 	allows := false
-	switch d.IntN(10) {
-	case 0:
-		line("overlap = \"queue\"")
-	case 1:
-		line("overlap = \"allow\"")
-		allows = true
+	if d.chance(y.chances.odd) {
+		overlap := pick(d, "queue", "allow")
+		line("overlap = %q", overlap)
+		allows, y.has["overlap"] = overlap == "allow", true
 	}
-	if d.chance(15) {
+	if d.chance(y.chances.odd) {
 		line("catch_up = %q", pick(d, "last", "all"))
+		y.has["catch-up"] = y.has["catch-up"] || y.down > 0
 	}
-	if d.chance(8) {
+	if d.chance(y.chances.hold) {
 		line("hold = %s", pick(d, "true", `"run"`))
-		y.spendsWell = true
+		y.has["hold"] = true
 	}
-	if d.chance(10) {
+	if d.chance(y.chances.deferral) {
 		line("on_exhausted = \"defer\"")
-		y.spendsWell = true
+		y.has["deferral"] = true
 		if !allows && d.chance(40) {
 			line("checkpoint = \"24h\"")
 		}
 	}
-	if d.chance(12) {
-		j.share = true // unless it has a floor
-		if d.chance(50) {
-			line("floor = %d", pick[int64](d, 1, 10, 50)*j.price)
-			j.share = false
-		}
+	switch {
+	case d.chance(y.chances.floor):
+		line("floor = %d", pick[int64](d, 1, 10, 50)*j.price)
+		y.has["floor"] = true
+	case d.chance(y.chances.share):
+		j.share = true
 	}
 	bound := d.chance(50)
 	if !y.learned && !bound {
@@ -248,6 +261,7 @@ func (y *day) drawUpstream(d dice, budget string, prices map[string]int64) strin
 	line("\n[upstream.%s]", name)
 	if d.chance(12) {
 		line("parallel = %d", 1+d.IntN(3))
+		y.has["upstream's parallel"] = true
 	}
 	line("[upstream.%s.costs]", name)
 	for _, o := range operations {
@@ -255,7 +269,7 @@ func (y *day) drawUpstream(d dice, budget string, prices map[string]int64) strin
 	}
 	line("[upstream.%s.credential.key1]\nsecret_env = \"KEY\"", name)
 	limits := pick(d, 1, 1, 2, 2, 3, 4)
-	y.severalLimits = y.severalLimits || limits > 1 && len(list) > 0
+	y.has["several limits"] = y.has["several limits"] || limits > 1 && len(list) > 0
 	var divided []string // calendars that a share may divide
 	for i := range limits {
 		calendar := y.drawLimit(d, name, i, list, line)
@@ -302,13 +316,14 @@ func (y *day) drawLimit(d dice, upstream string, number int, list []demand, line
 		span = pick(d, time.Hour, 6*time.Hour, 30*time.Minute, 10*time.Minute)
 		window = fmt.Sprintf("window = %q", span)
 	case 8:
+		y.has["coarse"] = true
 		window, span = pick(d, "window = \"24h\"\nprecision = \"10m\"", "window = \"24h\"\nprecision = \"1h\""), 24*time.Hour
 	default:
 		if number == 0 {
 			window = "calendar = \"day\"\ntimezone = \"UTC\""
 			break
 		}
-		span = pick(d, time.Hour, 24*time.Hour)
+		span, y.has["bucket"] = pick(d, time.Hour, 24*time.Hour), true
 		peak := max(1, most(list, span, amount))
 		fill := pick[int64](d, 20, 50, 100, 200)
 		line("limit = %d\nrefill = \"%d/%s\"", max(1, peak*pick[int64](d, 30, 60, 100)/100), max(1, peak*fill/100), strings.TrimSuffix(span.String(), "0m0s"))
@@ -342,7 +357,7 @@ func (y *day) drawShare(d dice, upstream, budget string, calendars []string, lin
 	if len(names) == 0 {
 		return
 	}
-	y.spendsWell = true
+	y.has["share"] = true
 	line("[upstream.%s.share.feeds]\njobs = [%s]\nunits = \"%d%%\"", upstream, quoted(names), pick(d, 10, 25, 40, 60))
 	if len(calendars) > 0 && d.chance(50) {
 		line("limits = [%s]", quoted(calendars))
@@ -355,6 +370,7 @@ func (y *day) drawShare(d dice, upstream, budget string, calendars []string, lin
 // drawBefore draws what happened before the day.
 func (y *day) drawBefore(d dice) {
 	if d.chance(50) {
+		y.has["charged before"] = true
 		for range 3 + d.IntN(30) {
 			j := y.jobs[d.IntN(len(y.jobs))]
 			one := charge{at: y.start.Add(-time.Duration(d.Int64N(int64(26 * time.Hour)))), budget: j.budget, operation: j.operation, units: j.price * int64(1+d.IntN(3*j.pages))}
@@ -366,10 +382,8 @@ func (y *day) drawBefore(d dice) {
 		slices.SortFunc(y.before, func(a, b charge) int { return a.at.Compare(b.at) })
 	}
 	if d.chance(10) {
+		y.has["lock"] = true
 		y.lock = lock{y.jobs[0].budget, time.Duration(10+d.IntN(600)) * time.Minute}
-	}
-	if d.chance(10) {
-		y.down = time.Duration(10+d.IntN(500)) * time.Minute
 	}
 }
 

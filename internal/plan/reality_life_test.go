@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -29,7 +30,7 @@ import (
 	"github.com/quotactl/quotactl/jobs/sandbox"
 )
 
-// most attempts to draw a valid configuration.
+// mostAttempts is how often a valid configuration is drawn for.
 const mostAttempts = 200
 
 // drawn is the first valid day of a seed, as the real loaders see it.
@@ -59,6 +60,10 @@ func load(path string) (*config.Config, []*jobs.Job, error) {
 	return cfg, list, cfg.Err()
 }
 
+// noise is how much the pages of a run differ from the mean, where needs are learned: the standard deviation, as a part
+// of the mean. None differs by more than two of them.
+const noise = 0.08
+
 // pagesOf is how many pages a run truly has: of learned needs it differs from run to run.
 func (y *day) pagesOf(job, region, tick string) int {
 	at := slices.IndexFunc(y.jobs, func(j drawnJob) bool { return j.name == job })
@@ -68,8 +73,8 @@ func (y *day) pagesOf(job, region, tick string) int {
 	}
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, job+" "+region+" "+tick)
-	noise := rand.New(rand.NewPCG(y.seed, h.Sum64())).NormFloat64()
-	return max(1, int(float64(mean)*(1+0.08*min(2, max(-2, noise)))+0.5))
+	luck := rand.New(rand.NewPCG(y.seed, h.Sum64())).NormFloat64()
+	return max(1, int(math.Round(float64(mean)*(1+noise*min(2, max(-2, luck))))))
 }
 
 // life is a day that is lived in fake time.
