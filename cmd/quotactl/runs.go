@@ -17,11 +17,8 @@ import (
 	"github.com/quotactl/quotactl/jobs"
 )
 
-// outcomes are all that runs shows, wrong those of runs that went wrong.
-var (
-	outcomes = []jobs.Outcome{answer.Running, answer.Waiting, jobs.Succeeded, jobs.Exhausted, jobs.Failed, jobs.TimedOut, jobs.Drained, jobs.Skipped, jobs.Missed, jobs.Lost}
-	wrong    = []jobs.Outcome{jobs.Failed, jobs.TimedOut, jobs.Drained, jobs.Missed, jobs.Lost}
-)
+// outcomes are all that runs shows.
+var outcomes = []jobs.Outcome{answer.Running, answer.Waiting, jobs.Succeeded, jobs.Exhausted, jobs.Failed, jobs.TimedOut, jobs.Drained, jobs.Skipped, jobs.Missed, jobs.Lost}
 
 // runsFlags are the flags of runs.
 type runsFlags struct {
@@ -40,16 +37,13 @@ func (f *runsFlags) check(changed func(string) bool) error {
 	case changed("since") && f.since < time.Second:
 		return usage("--since %s: use 1s or more, or leave it out for the whole history", f.since)
 	case f.errors && changed("outcome"):
-		return usage("--errors already means the outcomes %s: leave --outcome out", outcomeList(wrong, ","))
+		return usage("--errors already chooses by outcome: leave --outcome out")
 	}
 	for _, outcome := range f.outcomes {
 		if !slices.Contains(outcomes, jobs.Outcome(outcome)) {
 			known := outcomeList(outcomes, ", ")
 			return usage("--outcome %q: use %s%s", outcome, known, suggest.DidYouMean(outcome, strings.Split(known, ", ")))
 		}
-	}
-	if f.errors {
-		f.outcomes = strings.Split(outcomeList(wrong, ","), ",")
 	}
 	return nil
 }
@@ -64,7 +58,8 @@ func outcomeList(list []jobs.Outcome, between string) string {
 
 // wants reports whether a run is one that is asked for.
 func (f *runsFlags) wants(run jobs.Run) bool {
-	return (len(f.outcomes) == 0 || slices.Contains(f.outcomes, string(run.Outcome))) &&
+	return (!f.errors || slices.Contains(answer.WentWrong, run.Outcome) || answer.WantedUnits(run)) &&
+		(len(f.outcomes) == 0 || slices.Contains(f.outcomes, string(run.Outcome))) &&
 		(len(f.regions) == 0 || slices.Contains(f.regions, run.Region))
 }
 
@@ -80,7 +75,8 @@ can be named.
 
 Outcomes: running and waiting (the pass is under way), succeeded, exhausted,
 failed, timed_out, drained (stopped after it had spent), skipped, missed,
-lost (its daemon died).`,
+lost (its daemon died). With --errors, the newest run of a job that found too
+few units also says when a pass of all regions last succeeded.`,
 		Example: `  quotactl runs trending
   quotactl runs --errors --since 24h --log
   quotactl runs trending --region US -n 100 --json`,
@@ -109,7 +105,7 @@ lost (its daemon died).`,
 	flags.IntVarP(&f.n, "number", "n", defaultNext, "show at most `N` runs, 1 to 10000")
 	spanVar(flags, &f.since, "since", 0, "only ticks of the last `SPAN` (else all)")
 	flags.StringSliceVar(&f.outcomes, "outcome", nil, "only runs with these `OUTCOMES`, separated by commas")
-	flags.BoolVar(&f.errors, "errors", false, "only failures: "+outcomeList(wrong, ", "))
+	flags.BoolVar(&f.errors, "errors", false, "only runs that went wrong, or found too few units: "+outcomeList(answer.WentWrong, ", ")+", exhausted, and those skipped for it")
 	flags.StringSliceVar(&f.regions, "region", nil, "only runs of these `REGIONS`, separated by commas")
 	flags.BoolVar(&f.log, "log", false, "with the last lines of each run's output")
 	sandboxFlag(cmd, &f.sandbox)
@@ -159,11 +155,19 @@ func (a *app) runs(ctx context.Context, state jobs.State, list []*jobs.Job, f ru
 	if f.since > 0 {
 		since = a.now().Add(-f.since)
 	}
+	successes := map[string]time.Time{}
+	for _, v := range views {
+		successes[v.Name] = v.LastSuccess
+	}
 	found := []answer.Run{}
 	take := func(pass jobs.Pass) {
 		for _, r := range answer.RunsOf(pass) {
 			if !f.log {
 				r.Log = nil
+			}
+			if f.errors && answer.WantedUnits(r.Run) {
+				last := answer.Instant(successes[r.Job])
+				r.LastSuccess = &last
 			}
 			if f.wants(r.Run) && len(found) < f.n {
 				found = append(found, r)

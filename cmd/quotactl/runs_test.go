@@ -158,7 +158,7 @@ func TestRunsChosen(t *testing.T) {
 	}{
 		{runsFlags{n: 2}, "pull 11:59 US succeeded; pull 11:59 DE running"},
 		{runsFlags{n: 5}, "pull 11:59 US succeeded; pull 11:59 DE running; pull 11:59 FR waiting; push 00:00  running; pull 11:00 US failed"},
-		{runsFlags{errors: true}, "pull 11:00 US failed; push 10:30  lost; pull 03:00  missed; pull 00:00 US drained"},
+		{runsFlags{errors: true}, "pull 11:00 US failed; pull 11:00 DE exhausted; pull 11:00 FR skipped; push 10:30  lost; pull 03:00  missed; pull 00:00 US drained"},
 		{runsFlags{outcomes: []string{"waiting", "exhausted"}}, "pull 11:59 FR waiting; pull 11:00 DE exhausted"},
 		{runsFlags{regions: []string{"DE", "FR"}}, "pull 11:59 DE running; pull 11:59 FR waiting; pull 11:00 DE exhausted; pull 11:00 FR skipped"},
 		{runsFlags{since: time.Hour}, "pull 11:59 US succeeded; pull 11:59 DE running; pull 11:59 FR waiting; pull 11:00 US failed; pull 11:00 DE exhausted; pull 11:00 FR skipped"},

@@ -1,6 +1,10 @@
 package answer
 
-import "github.com/quotactl/quotactl/jobs"
+import (
+	"slices"
+
+	"github.com/quotactl/quotactl/jobs"
+)
 
 // Runs is the JSON answer of runs.
 type Runs struct {
@@ -21,6 +25,9 @@ type Run struct {
 	Parts   int           `json:"parts,omitempty"` // of the pass, if it was deferred
 	jobs.Run
 	Took *Seconds `json:"took_seconds"` // null for a run that has not ended, or was not started
+	// LastSuccess is when the job's last successful pass of all regions ended, null before
+	// the first. Only runs --errors has it, for runs that found too few units.
+	LastSuccess *Instant `json:"last_success,omitempty"`
 }
 
 // RunsOf are the runs of a pass, or the tick where it has none.
@@ -56,4 +63,19 @@ func (r *Run) took() {
 	}
 	d := Seconds(r.Ended.Sub(r.Started.Time))
 	r.Took = &d
+}
+
+// WentWrong are the outcomes of runs that went wrong other than for want of units.
+var WentWrong = []jobs.Outcome{jobs.Failed, jobs.TimedOut, jobs.Drained, jobs.Missed, jobs.Lost}
+
+// WantedUnits reports whether a run ended, or was not started, because there were too few
+// units.
+func WantedUnits(run jobs.Run) bool {
+	switch run.Outcome {
+	case jobs.Exhausted:
+		return true
+	case jobs.Skipped:
+		return slices.Contains([]string{jobs.ReasonExhausted, jobs.ReasonDeferred, jobs.ReasonNextTick, jobs.ReasonRemoved}, run.Reason)
+	}
+	return false
 }

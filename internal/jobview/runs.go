@@ -3,6 +3,7 @@ package jobview
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/quotactl/quotactl/internal/answer"
@@ -24,6 +25,9 @@ func Runs(at time.Time, list []answer.Run, oneJob bool) string {
 	for i, r := range list {
 		first := i == 0 || list[i-1].Job != r.Job || list[i-1].Tick != r.Tick
 		addRun(t, r, at, oneJob, first)
+		if r.LastSuccess != nil && !slices.ContainsFunc(list[:i], func(newer answer.Run) bool { return newer.Job == r.Job && newer.LastSuccess != nil }) {
+			t.Below("", lastSuccessText(time.Time(*r.LastSuccess)))
+		}
 	}
 	return t.String()
 }
@@ -68,4 +72,12 @@ func addRun(t *table.Table, r answer.Run, at time.Time, oneJob, first bool) {
 	for _, line := range r.Log {
 		t.Below("| ", view.Shown(line))
 	}
+}
+
+// lastSuccessText says how long a job that lacks units has had no complete pass.
+func lastSuccessText(at time.Time) string {
+	if at.IsZero() {
+		return "no pass of all its regions has succeeded yet"
+	}
+	return "its last pass of all regions that succeeded ended at " + view.Time(at)
 }
