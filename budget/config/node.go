@@ -40,6 +40,7 @@ type document struct {
 	text     string
 	meta     toml.MetaData
 	lines    int            // how many it has
+	lineless bool           // it is no file as somebody wrote it
 	order    map[string]int // of the keys, by place
 	errors   Errors
 	warnings []warning
@@ -166,9 +167,11 @@ func (n Node) children() []Node {
 func (n Node) Key() string { return n.key }
 
 // Line is the line of the key, 1 or more; for a table that is only implied by a longer
-// key, that of its first child.
+// key, that of its first child. It is 0 in a file that was changed by settings.
 func (n Node) Line() int {
 	switch {
+	case n.doc.lineless:
+		return 0
 	case n.place == "":
 		return 1
 	case n.holder != nil:

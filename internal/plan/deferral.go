@@ -197,7 +197,7 @@ func (s *simulation) fitsDeferred(d *deferred) *refused {
 		q = &ask{job: j.Name, floor: j.Floor, span: j.span(len(of))}
 		q.lasts = max(holdLease, q.span)
 		for _, r := range rest.runs {
-			q.needs = append(q.needs, r.whole...)
+			q.needs = append(q.needs, r.holds...)
 		}
 		q.needs = together(q.needs)
 	}

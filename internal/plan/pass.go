@@ -51,8 +51,8 @@ func (s *simulation) newPass(j *job, tick int64, kind jobs.Kind, regions []strin
 // regions are those of the pass, in order.
 func (p *pass) regions(order []string) {
 	for place, region := range order {
-		whole := p.job.expected(region)
-		p.runs = append(p.runs, &run{region: region, place: place, whole: whole, left: steps(whole, p.job.call > 0)})
+		takes, held := p.job.expected(region)
+		p.runs = append(p.runs, &run{region: region, place: place, holds: held, left: steps(takes, p.job.call > 0)})
 	}
 }
 
@@ -71,7 +71,7 @@ func (s *simulation) begin(p *pass) {
 func (s *simulation) holdPass(p *pass) {
 	q := ask{job: p.job.Name, floor: p.job.Floor, span: p.job.span(len(p.runs))}
 	for _, r := range p.runs {
-		q.needs = append(q.needs, r.whole...)
+		q.needs = append(q.needs, r.holds...)
 	}
 	q.needs = together(q.needs)
 	q.lasts = max(holdLease, q.span)
@@ -198,7 +198,7 @@ func (j *job) holdsOf(p *pass, runs []*run) *ask {
 	span := j.span(1)
 	q := &ask{job: j.Name, floor: j.Floor, span: span, lasts: max(holdLease, span)}
 	for _, r := range runs {
-		q.needs = append(q.needs, r.whole...)
+		q.needs = append(q.needs, r.holds...)
 	}
 	if q.needs = together(q.needs); len(q.needs) == 0 {
 		return nil

@@ -61,3 +61,24 @@ func TestPlanIsWhatIsLived(t *testing.T) {
 		})
 	}
 }
+
+// With needs that were learned and noise, nearly all cuts that are planned come, and nearly all
+// that come were planned.
+func TestPlanOfLearnedNeeds(t *testing.T) {
+	seed := effort.Seed(t, "PLAN_SEED")
+	var all agreement
+	for i := range uint64(effort.Number(t, "PLAN_DAYS", uint64(days()))) {
+		y := drawn(t, seed+i, true)
+		var says []Pass
+		lived := live(t, y, func(ctx context.Context, q Question) { says = planned(t, ctx, q) })
+		before := all
+		all.add(lived.Passes, says)
+		if os.Getenv("PLAN_SHOW") != "" {
+			t.Logf("seed %d: %d cuts both lived and planned, %d lived, %d planned", seed+i, all.both-before.both, all.lived-before.lived, all.planned-before.planned)
+		}
+	}
+	t.Logf("of %d cuts that were planned %d came: precision %.3f; of %d that came as many were planned: recall %.3f", all.planned, all.both, all.precision(), all.lived, all.recall())
+	if all.lived < 100 || all.precision() < 0.95 || all.recall() < 0.95 {
+		t.Errorf("precision %.3f and recall %.3f over %d cuts: want at least 0.95 over 100", all.precision(), all.recall(), all.lived)
+	}
+}

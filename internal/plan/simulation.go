@@ -27,6 +27,7 @@ type job struct {
 	place     int64 // among the jobs: which of those that tick together begins first
 	ledger    *ledger
 	needs     jobs.Needs
+	high      bool  // its runs take what is enough for nine of ten
 	call      int64 // how long a call takes, µs
 	guarantee int64 // of its share, the most over the limits
 
@@ -112,7 +113,7 @@ type run struct {
 	region  string
 	place   int
 	left    []step
-	whole   []driver.Need // what it needs, before it began
+	holds   []driver.Need // what is held for it, if its job holds anything
 	single  bool          // its calls no longer fit together, and are made one by one
 	started int64         // 0: not
 	over    bool
@@ -171,12 +172,18 @@ func (r *run) still() []driver.Need {
 	return list
 }
 
-// expected is what a run of a region needs; none if that is unknown.
-func (j *job) expected(region string) []driver.Need {
+// expected is what a run of a region is expected to take, and what is held for it; nothing if
+// that is unknown.
+func (j *job) expected(region string) (takes, held []driver.Need) {
 	if rest, cut := j.rest[region]; cut {
-		return asNeeds(rest.Amounts)
+		return asNeeds(rest.Amounts), asNeeds(rest.Amounts)
 	}
-	return asNeeds(j.needs.Run(region).Amounts)
+	e := j.needs.Run(region)
+	takes, held = asNeeds(e.Middle().Amounts), asNeeds(e.Amounts)
+	if j.high {
+		takes = held
+	}
+	return takes, held
 }
 
 func asNeeds(amounts []needs.Amount) []driver.Need {

@@ -77,8 +77,8 @@ func (s *simulation) goOnWith(j *job, active jobs.ActivePass, soFar *jobs.Record
 		case !done.Started.IsZero():
 			p.result.Units += done.Units
 			r.started = done.Started.UnixMicro()
-			r.whole = less(r.whole, done.Spent)
-			r.left = steps(r.whole, j.call > 0)
+			takes, _ := j.expected(r.region)
+			r.holds, r.left = less(r.holds, done.Spent), steps(less(takes, done.Spent), j.call > 0)
 			p.running++
 			j.ledger.running++
 			p.place = i + 1

@@ -46,22 +46,24 @@ func Learn(samples []Sample) Estimate {
 			operations[a.Operation] = true
 		}
 	}
-	learned := Estimate{Source: Learned, Runs: complete, Amounts: []Amount{}}
+	learned := Estimate{Source: Learned, Runs: complete, Amounts: []Amount{}, Median: []Amount{}}
 	for _, operation := range slices.Sorted(maps.Keys(operations)) {
-		a := Amount{
-			Operation: operation,
-			Units:     usual(samples, operation, func(a Amount) int64 { return a.Units }),
-			Calls:     usual(samples, operation, func(a Amount) int64 { return a.Calls }),
+		high := Amount{Operation: operation}
+		middle := high
+		high.Units, middle.Units = usual(samples, operation, func(a Amount) int64 { return a.Units })
+		high.Calls, middle.Calls = usual(samples, operation, func(a Amount) int64 { return a.Calls })
+		if high.Units > 0 || high.Calls > 0 { // an operation of few runs
+			learned.Amounts = append(learned.Amounts, high)
 		}
-		if a.Units > 0 || a.Calls > 0 { // an operation of few runs
-			learned.Amounts = append(learned.Amounts, a)
+		if middle.Units > 0 || middle.Calls > 0 {
+			learned.Median = append(learned.Median, middle)
 		}
 	}
 	return learned
 }
 
-// usual is the quantile of what an operation took, in units or in calls.
-func usual(samples []Sample, operation string, of func(Amount) int64) int64 {
+// usual are the quantile and the median of what an operation took, in units or in calls.
+func usual(samples []Sample, operation string, of func(Amount) int64) (high, middle int64) {
 	var whole, cut []int64
 	for _, s := range samples {
 		took := int64(0)
@@ -74,17 +76,16 @@ func usual(samples []Sample, operation string, of func(Amount) int64) int64 {
 			cut = append(cut, took)
 		}
 	}
-	q := quantile(whole)
+	slices.Sort(whole)
+	q, middle := quantile(whole), whole[(len(whole)-1)/2]
 	for _, least := range cut {
 		if least > q {
 			whole = append(whole, least)
 		}
 	}
-	return quantile(whole)
+	slices.Sort(whole)
+	return quantile(whole), middle
 }
 
-// quantile is the smallest of the values that at least 0.9 of them do not exceed.
-func quantile(values []int64) int64 {
-	slices.Sort(values)
-	return values[(9*len(values)+9)/10-1]
-}
+// quantile is the smallest of sorted values that at least 0.9 of them do not exceed.
+func quantile(values []int64) int64 { return values[(9*len(values)+9)/10-1] }

@@ -33,6 +33,18 @@ type Estimate struct {
 	// Runs is how many complete runs it was learned from, of several regions the fewest;
 	// 0 if Source is not Learned.
 	Runs int
+	// Median is what half of the runs that it was learned from did not exceed, by operation as
+	// Amounts; nil if Source is not Learned.
+	Median []Amount
+}
+
+// Middle is the estimate with its medians for amounts, if it was learned: what the next run
+// will rather take, where Amounts are what is enough for nine of ten.
+func (e Estimate) Middle() Estimate {
+	if e.Source == Learned {
+		e.Amounts = e.Median
+	}
+	return e
 }
 
 // Units is the sum over the operations, and whether it is known. It is never above the
@@ -72,8 +84,12 @@ func Sum(list []Estimate) Estimate {
 		}
 		sum.Runs = min(sum.Runs, e.Runs)
 		sum.Amounts = append(sum.Amounts, e.Amounts...)
+		sum.Median = append(sum.Median, e.Median...)
 	}
 	sum.Amounts = Together(sum.Amounts)
+	if sum.Median != nil {
+		sum.Median = Together(sum.Median)
+	}
 	return sum
 }
 
