@@ -20,10 +20,11 @@ import (
 // The order of what happens at one instant is fixed: no two jobs do anything at the same one, unless they wait for the
 // same units.
 const (
-	// jobStep is how much longer the document of each job takes to read than that of the job before. No sum of latencies
-	// and of offsets that are drawn differs from another by a multiple of it.
-	jobStep = 11 * time.Millisecond
-	latency = 100 * time.Millisecond // of each request
+	// jobStep is how much longer the document of each job takes to read than that of the job before. Latencies and
+	// offsets differ by other parts of a millisecond.
+	jobStep = 11*time.Millisecond + 13*time.Microsecond
+	// latency is that of each request: no sum of some is an offset of the next region.
+	latency = 97 * time.Millisecond
 )
 
 // ordered is the store as the daemon sees it.
