@@ -44,6 +44,21 @@ func (s Status) LockOf(limit string) (Lock, bool) {
 	return Lock{}, false
 }
 
+// Tightest is the limit that has the least left of those that count units, cover every
+// operation and are not in observe mode, of several the greatest; nil if there is none.
+func (s Status) Tightest() (tightest *LimitStatus) {
+	for i := range s.Limits {
+		l := &s.Limits[i]
+		if l.Counts == limit.CountCalls || !l.CoversAll() || l.Observe {
+			continue
+		}
+		if tightest == nil || l.Remaining < tightest.Remaining || l.Remaining == tightest.Remaining && l.Limit.Limit > tightest.Limit.Limit {
+			tightest = l
+		}
+	}
+	return tightest
+}
+
 // LimitStatus is what one limit has used and left, in what it counts.
 type LimitStatus struct {
 	limit.Limit
@@ -168,11 +183,11 @@ func (b *Budget) look(ctx context.Context) (Status, driver.View, error) {
 		if seen.NextAt > 0 {
 			ls.NextReturn = time.UnixMicro(seen.NextAt).UTC()
 		}
-		if l.Counts != limit.CountCalls && l.CoversAll() && !l.Observe && (status.Remaining == nil || ls.Remaining < *status.Remaining) {
-			left := ls.Remaining
-			status.Remaining = &left
-		}
 		status.Limits = append(status.Limits, ls)
+	}
+	if tightest := status.Tightest(); tightest != nil {
+		left := tightest.Remaining
+		status.Remaining = &left
 	}
 	for _, l := range view.Locks {
 		if driver.IsFence(l.Limit) {

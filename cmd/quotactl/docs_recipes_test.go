@@ -50,6 +50,8 @@ func TestDocumentedCron(t *testing.T) {
 	w.run(75, "quotactl", "charge", "youtube/key1", "search.list", "--floor", "92")
 	w.write("again.sh", "quotactl lock youtube/key1 --for 1h >/dev/null\n"+blocksOf(t, w.page, "sh", "cron")[2])
 	check.Equal(t, string(w.run(0, "/bin/sh", w.dir+"/again.sh")), "", "said when the units are gone")
+	w.write("under.sh", "exec 2>&1\n"+blocksOf(t, w.page, "sh", "cron")[5])
+	check.Contains(t, string(w.run(0, "/bin/sh", w.dir+"/under.sh")), "exit code 75", "of a locked budget")
 }
 
 // By the configuration of docs/cron.md nothing is written beside costs.toml, where the

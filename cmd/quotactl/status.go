@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -19,30 +21,48 @@ import (
 	"github.com/quotactl/quotactl/jobs"
 )
 
+// statusFlags are the flags of status.
+type statusFlags struct {
+	failUnder     string
+	least         answer.Threshold // failUnder, read
+	sandbox, json bool
+}
+
 func newStatusCommand(a *app) *cobra.Command {
-	var inSandbox, asJSON bool
+	var f statusFlags
 	cmd := &cobra.Command{
 		Use:   "status [BUDGET]",
 		Short: "Show what is left in each budget, and when more returns",
 		Long: `Show what is used and left in each limit, when more returns, and the last and
-next pass of each job. This spends nothing.`,
+next pass of each job. This spends nothing.
+
+--fail-under is for scripts: exit code 75, and a line on standard error for each
+budget that has less left. What is left is the number beside the budget's name,
+the least that a limit has left which counts units and covers every operation; a
+percentage is that of this limit. A locked budget has nothing left.`,
 		Example: `  quotactl status
+  quotactl status --fail-under 10% >/dev/null
   quotactl status youtube/key1 --json`,
 		ValidArgsFunction: a.completeBudget,
 		Args:              arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			var err error
+			if f.least, err = answer.ParseThreshold(cmp.Or(f.failUnder, "0")); err != nil {
+				return usage("--fail-under %q: %w", f.failUnder, err)
+			}
 			ctx, stop := untilSignal(cmd.Context())
 			defer stop()
-			return a.status(ctx, args, inSandbox, asJSON)
+			return a.status(ctx, args, f)
 		},
 	}
-	cmd.Flags().BoolVar(&inSandbox, "sandbox", false, "read the sandbox's store, sandbox.db beside the configuration")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
+	cmd.Flags().BoolVar(&f.sandbox, "sandbox", false, "read the sandbox's store, sandbox.db beside the configuration")
+	cmd.Flags().StringVar(&f.failUnder, "fail-under", "", "exit with 75 if less than `LEAST` is left: units, or a percentage of the limit")
+	cmd.Flags().BoolVar(&f.json, "json", false, "answer in JSON")
 	return cmd
 }
 
 // status shows the budgets named, or all, and their jobs.
-func (a *app) status(ctx context.Context, names []string, inSandbox, asJSON bool) error {
+func (a *app) status(ctx context.Context, names []string, f statusFlags) error {
 	cfg, list, err := a.loadConfig()
 	if err != nil {
 		return err
@@ -57,7 +77,7 @@ func (a *app) status(ctx context.Context, names []string, inSandbox, asJSON bool
 	} else if _, err := cfg.Spec(names[0]); err != nil {
 		return err
 	}
-	if inSandbox {
+	if f.sandbox {
 		if err := a.useSandbox(cfg); err != nil {
 			return err
 		}
@@ -70,10 +90,36 @@ func (a *app) status(ctx context.Context, names []string, inSandbox, asJSON bool
 	if err = errors.Join(err, store.Close()); err != nil {
 		return err
 	}
-	if asJSON {
-		return writeJSON(a.stdout, seen.json())
+	if f.json {
+		err = writeJSON(a.stdout, seen.json())
+	} else {
+		err = writeText(a.stdout, seen.text())
 	}
-	return writeText(a.stdout, seen.text())
+	if f.failUnder == "" {
+		return err
+	}
+	return errors.Join(err, seen.under(f.least))
+}
+
+// under is an error, with exit code 75, that names each budget that has less left than the
+// threshold. A budget that cannot be judged is an error too, since silence would look as if
+// enough were left.
+func (o overview) under(least answer.Threshold) error {
+	var faults []error
+	code := exitUsage
+	for _, b := range o.budgets {
+		text, err := least.Under(b)
+		switch {
+		case err != nil:
+			faults = append(faults, fmt.Errorf("--fail-under cannot judge %s: %w; name a budget that it can judge", b.Budget, err))
+		case text != "":
+			faults, code = append(faults, errors.New(text)), exitExhausted
+		}
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	return &exitError{code: code, err: errors.Join(faults...)}
 }
 
 // overview is what status shows.
