@@ -202,3 +202,10 @@ func Same(a, b *Job) bool {
 	x.stated, x.bound, y.stated, y.bound = nil, nil, nil, nil // prices are the budget's
 	return reflect.DeepEqual(x, y)
 }
+
+// NeedAlike reports whether the runs of two jobs need the same, as far as their configurations
+// say: the same needs at the same prices, and the same operation and pages.
+func NeedAlike(a, b *Job) bool {
+	return a.Name == b.Name && slices.Equal(a.Regions, b.Regions) && slices.Equal(a.stated, b.stated) && slices.Equal(a.bound, b.bound) &&
+		(a.Fetch == nil) == (b.Fetch == nil) && (a.Fetch == nil || a.Fetch.Operation == b.Fetch.Operation && a.Fetch.MaxPages == b.Fetch.MaxPages)
+}

@@ -24,7 +24,7 @@ func planned(t *testing.T, ctx context.Context, q Question) (list []Pass) {
 		spec := must.Get(cfg.Spec(name))(t)
 		budgets = append(budgets, must.Get(budget.New(q.Store, spec))(t))
 	}
-	question := must.Get(plan.Read(ctx, q.Store, budgets, jobs, q.Start))(t)
+	question := must.Get(plan.Read(ctx, q.Store, budgets, jobs, q.Start, nil))(t)
 	question.Until = q.Until
 	for i := range question.Jobs {
 		question.Jobs[i].Call = latency
@@ -75,6 +75,9 @@ func TestPlanOfLearnedNeeds(t *testing.T) {
 		all.add(lived.Passes, says)
 		if os.Getenv("PLAN_SHOW") != "" {
 			t.Logf("seed %d: %d cuts both lived and planned, %d lived, %d planned", seed+i, all.both-before.both, all.lived-before.lived, all.planned-before.planned)
+			if list := differences(lived.Passes, says); os.Getenv("PLAN_SHOW") == "all" {
+				t.Logf("%s\n%s", y.config, strings.Join(list, "\n"))
+			}
 		}
 	}
 	t.Logf("of %d cuts that were planned %d came: precision %.3f; of %d that came as many were planned: recall %.3f", all.planned, all.both, all.precision(), all.lived, all.recall())

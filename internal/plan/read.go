@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -23,8 +24,9 @@ type Store interface {
 // Read reads the question what jobs will do from an instant on: what their budgets' ledgers
 // hold, what their passes are doing, and what their runs need. Budgets without a job among them
 // are left out. Of a budget that is charged meanwhile, what came after the instant is left out
-// or not. Errors are those of the store.
-func Read(ctx context.Context, from Store, budgets []*budget.Budget, list []*jobs.Job, now time.Time) (*Question, error) {
+// or not. So far back as other limits count, by budget, is read too, for [Question.Other].
+// Errors are those of the store.
+func Read(ctx context.Context, from Store, budgets []*budget.Budget, list []*jobs.Job, now time.Time, others map[string][]limit.Limit) (*Question, error) {
 	q := &Question{From: now}
 	views, err := jobs.Look(ctx, from, list)
 	if err != nil {
@@ -46,7 +48,7 @@ func Read(ctx context.Context, from Store, budgets []*budget.Budget, list []*job
 		if !slices.ContainsFunc(list, func(j *jobs.Job) bool { return j.Budget == b.Name() }) {
 			continue
 		}
-		one, err := readBudget(ctx, from, b, now)
+		one, err := readBudget(ctx, from, b, now, others[b.Name()])
 		if err != nil {
 			return nil, err
 		}
@@ -82,20 +84,37 @@ func callTook(pass *jobs.Record) time.Duration {
 	return max(0, took[len(took)/2])
 }
 
-// readBudget reads a budget as it stands.
-func readBudget(ctx context.Context, from driver.Store, b *budget.Budget, now time.Time) (Budget, error) {
-	status, err := b.Status(ctx)
-	if err != nil {
-		return Budget{}, err
-	}
-	spec := b.Spec()
-	one := Budget{Name: b.Name(), Levels: map[string]int64{}, Price: func(operation string) int64 {
+// newBudget is a budget of which nothing was charged.
+func newBudget(name string, spec budget.Spec) Budget {
+	one := Budget{Name: name, Levels: map[string]int64{}, Price: func(operation string) int64 {
 		if cost, known := spec.Costs[operation]; known {
 			return cost.Units
 		}
 		return spec.Unknown.Units
 	}}
-	var counting []limit.Limit
+	for _, l := range spec.Limits {
+		if !l.PerOperation {
+			one.Limits = append(one.Limits, l)
+			continue
+		}
+		for _, operation := range slices.Sorted(maps.Keys(spec.Costs)) {
+			if l.Covers(operation) {
+				one.Limits = append(one.Limits, l.For(operation))
+			}
+		}
+	}
+	return one
+}
+
+// readBudget reads a budget as it stands.
+func readBudget(ctx context.Context, from driver.Store, b *budget.Budget, now time.Time, others []limit.Limit) (Budget, error) {
+	status, err := b.Status(ctx)
+	if err != nil {
+		return Budget{}, err
+	}
+	one := newBudget(b.Name(), b.Spec())
+	one.Limits = nil
+	counting := slices.DeleteFunc(slices.Clone(others), func(l limit.Limit) bool { return l.Window.Kind == limit.Bucket })
 	for _, l := range status.Limits {
 		one.Limits = append(one.Limits, l.Limit)
 		if l.Window.Kind == limit.Bucket {

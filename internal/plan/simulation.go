@@ -27,9 +27,10 @@ type job struct {
 	place     int64 // among the jobs: which of those that tick together begins first
 	ledger    *ledger
 	needs     jobs.Needs
-	high      bool  // its runs take what is enough for nine of ten
-	call      int64 // how long a call takes, µs
-	guarantee int64 // of its share, the most over the limits
+	high      bool             // its runs take what is enough for nine of ten
+	nth       map[string]int64 // how many runs of each region have started
+	call      int64            // how long a call takes, µs
+	guarantee int64            // of its share, the most over the limits
 
 	paused     bool
 	first      []string

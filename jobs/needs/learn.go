@@ -46,24 +46,28 @@ func Learn(samples []Sample) Estimate {
 			operations[a.Operation] = true
 		}
 	}
-	learned := Estimate{Source: Learned, Runs: complete, Amounts: []Amount{}, Median: []Amount{}}
+	learned := Estimate{Source: Learned, Runs: complete, Amounts: []Amount{}, Median: []Amount{}, Whole: []Amount{}}
 	for _, operation := range slices.Sorted(maps.Keys(operations)) {
 		high := Amount{Operation: operation}
-		middle := high
-		high.Units, middle.Units = usual(samples, operation, func(a Amount) int64 { return a.Units })
-		high.Calls, middle.Calls = usual(samples, operation, func(a Amount) int64 { return a.Calls })
+		middle, whole := high, high
+		high.Units, middle.Units, whole.Units = usual(samples, operation, func(a Amount) int64 { return a.Units })
+		high.Calls, middle.Calls, whole.Calls = usual(samples, operation, func(a Amount) int64 { return a.Calls })
 		if high.Units > 0 || high.Calls > 0 { // an operation of few runs
 			learned.Amounts = append(learned.Amounts, high)
 		}
 		if middle.Units > 0 || middle.Calls > 0 {
 			learned.Median = append(learned.Median, middle)
 		}
+		if whole.Units > 0 || whole.Calls > 0 {
+			learned.Whole = append(learned.Whole, whole)
+		}
 	}
 	return learned
 }
 
-// usual are the quantile and the median of what an operation took, in units or in calls.
-func usual(samples []Sample, operation string, of func(Amount) int64) (high, middle int64) {
+// usual are the quantile and the median of what an operation took, in units or in calls, and
+// what the complete runs took of it together.
+func usual(samples []Sample, operation string, of func(Amount) int64) (high, middle, sum int64) {
 	var whole, cut []int64
 	for _, s := range samples {
 		took := int64(0)
@@ -71,7 +75,7 @@ func usual(samples []Sample, operation string, of func(Amount) int64) (high, mid
 			took = of(s.Took[at])
 		}
 		if s.Complete {
-			whole = append(whole, took)
+			whole, sum = append(whole, took), plus(sum, took)
 		} else {
 			cut = append(cut, took)
 		}
@@ -84,7 +88,7 @@ func usual(samples []Sample, operation string, of func(Amount) int64) (high, mid
 		}
 	}
 	slices.Sort(whole)
-	return quantile(whole), middle
+	return quantile(whole), middle, sum
 }
 
 // quantile is the smallest of sorted values that at least 0.9 of them do not exceed.
