@@ -53,10 +53,13 @@ func (c *census) add(y *day, lived Lived) {
 	}
 }
 
-// isEnough fails unless the days are such as a plan is hard to make for.
+// isEnough fails unless the days are such as a plan is hard to make for. A few say nothing of that.
 func (c *census) isEnough(t *testing.T) {
 	t.Helper()
 	t.Logf("%d days: %v; passes: %v", c.days, c.has, c.outcomes)
+	if c.days < 100 {
+		return
+	}
 	for feature, percent := range map[string]int{"cuts": 50, "several limits": 25, "shares, holds or deferral": 15} {
 		if c.has[feature]*100 < c.days*percent {
 			t.Errorf("of %d days %d have %s: want %d %%", c.days, c.has[feature], feature, percent)

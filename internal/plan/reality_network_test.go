@@ -41,13 +41,17 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 // Decide implements driver.Store. Of several that wait for the same units, those of an earlier job ask first, and of one
-// job those of an earlier region: each is told an instant some µs later than the one before.
+// job those of an earlier region, and a look last: each is told an instant some µs later than the one before.
 func (o *ordered) Decide(ctx context.Context, batch driver.Batch) (driver.Decisions, error) {
 	decided, err := o.Store.Decide(ctx, batch)
 	for i := range decided.Items {
 		one, labels := &decided.Items[i], batch.Items[i].Labels
+		place := len(allRegions)
+		if !batch.Items[i].DryRun {
+			place = o.regions[labels.Region]
+		}
 		if one.Result == driver.Refused && one.RetryAt > 0 && one.RetryAt < limit.Never {
-			one.RetryAt += int64(10*o.jobs[labels.Job] + 1 + o.regions[labels.Region])
+			one.RetryAt += int64(10*o.jobs[labels.Job] + 1 + place)
 		}
 	}
 	return decided, err

@@ -66,6 +66,8 @@ func (l *life) pass(j *jobs.Job, at time.Time, r jobs.Record) Pass {
 		p.Outcome = Missed
 	case jobs.Drained:
 		p.Outcome = Unfinished
+	case jobs.TimedOut: // it waited for units again and again
+		p.Outcome = Other
 	default:
 		p.Outcome = Other
 		l.t.Errorf("job %s, tick %s: %s, %s: %s %+v", j.Name, at, r.Outcome, r.Reason, r.Error, r.Runs)

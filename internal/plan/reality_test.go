@@ -34,7 +34,7 @@ const (
 	Deferred   Outcome = "deferred"    // it still waits for its units at the end
 	Skipped    Outcome = "skipped"     // another pass of the job was under way
 	Missed     Outcome = "missed"      // no daemon was running in time
-	Other      Outcome = "other"       // it failed: no configuration that is drawn should
+	Other      Outcome = "other"       // a run was out of time, since it waited for units
 	Unfinished Outcome = "unfinished"  // it was under way at the end
 )
 
