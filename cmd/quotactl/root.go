@@ -79,6 +79,7 @@ func newRootCommand(a *app) *cobra.Command {
 		newExportCommand(a),
 		newImportCommand(a),
 		newNextCommand(a),
+		newPlanCommand(a),
 		newJobsCommand(a),
 		newRunsCommand(a),
 		newTriggerCommand(a),

@@ -106,6 +106,21 @@ func (p *Pass) Wanting() bool {
 // samples is into how many parts a plan's span is divided for the series.
 const samples = 96
 
+// LastReset is the last of the calendars' next resets; zero: no limit has a calendar.
+func (q *Question) LastReset() (last time.Time) {
+	for i := range q.Budgets {
+		for _, l := range q.Budgets[i].Limits {
+			if l.Window.Kind != limit.CalendarKind {
+				continue
+			}
+			if _, until := l.Window.Span(q.From.UnixMicro()); instant(until).After(last) {
+				last = instant(until)
+			}
+		}
+	}
+	return last
+}
+
 // Plan lives the question's span. The error is the context's, or names a job whose budget is
 // missing.
 func (q *Question) Plan(ctx context.Context) (*Plan, error) {

@@ -31,7 +31,11 @@ func Plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	ending := "s"
+	if strings.HasSuffix(what, "s") { // passes
+		ending = "es"
+	}
+	return fmt.Sprintf("%d %s%s", n, what, ending)
 }
 
 // Shown is a text of others as a terminal may show it.

@@ -1,0 +1,269 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/plan"
+	"github.com/quotactl/quotactl/internal/view"
+	"github.com/quotactl/quotactl/jobs"
+)
+
+// planFlags are what plan is asked.
+type planFlags struct {
+	span, replay  time.Duration
+	until         string
+	sets          []string
+	other         string
+	check, asJSON bool
+	inSandbox     bool
+}
+
+// The bounds of a plan's span, and what it is unless told.
+const (
+	leastPlan   = time.Minute
+	defaultPlan = 48 * time.Hour
+	mostPlan    = 62 * 24 * time.Hour
+)
+
+func newPlanCommand(a *app) *cobra.Command {
+	var p planFlags
+	cmd := &cobra.Command{
+		Use:   "plan",
+		Short: "Show whether the passes to come will have their units",
+		Long: `Show whether every pass of the coming hours will be complete, and if not, which
+is cut first, when, by which limit, and by how many units. The schedules are
+lived in fake time from the ledger as it stands, with what each run needs. It
+charges nothing and calls no upstream.
+
+--set asks the same of a changed configuration, --other of another file; both
+are shown beside the present one. --replay asks what of the units charged in
+the past would not have fitted, by the hour.`,
+		Example: `  quotactl plan --for 24h
+  quotactl plan --set 'job.backfill.schedule="0 9 * * *"'
+  quotactl plan --replay 7d --set upstream.youtube.limit.daily.headroom=2000
+  quotactl plan --check --until reset`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if p.until != "" && p.until != "reset" {
+				return usage("--until %q: write --until reset, or a span with --for", p.until)
+			}
+			if p.span < leastPlan || p.span > mostPlan {
+				return usage("--for %s: use 1m to 1488h", p.span)
+			}
+			if p.replay < 0 || p.replay > 0 && p.replay < time.Hour {
+				return usage("--replay %s: the history is by the hour: use 1h or more", p.replay)
+			}
+			ctx, stop := untilSignal(cmd.Context())
+			defer stop()
+			return a.plan(ctx, p)
+		},
+	}
+	flags := cmd.Flags()
+	spanVar(flags, &p.span, "for", defaultPlan, "plan this `SPAN`, 1m to 1488h")
+	flags.StringVar(&p.until, "until", "", "plan to the last of the limits' next `reset`s, instead of --for")
+	flags.StringArrayVar(&p.sets, "set", nil, "ask of a configuration in which this `KEY=VALUE` is set")
+	flags.StringVar(&p.other, "other", "", "ask of another configuration `FILE`, beside the present one")
+	spanVar(flags, &p.replay, "replay", 0, "ask of what was charged in the last `SPAN` instead, 1h or more")
+	flags.BoolVar(&p.check, "check", false, "exit with 75 if a pass will lack units")
+	flags.BoolVar(&p.asJSON, "json", false, "answer in JSON")
+	sandboxFlag(cmd, &p.inSandbox)
+	return cmd
+}
+
+func (a *app) plan(ctx context.Context, p planFlags) error {
+	return a.onJobs(ctx, p.inSandbox, func(ctx context.Context, cfg *config.Config, list []*jobs.Job, store open.Backend) error {
+		ask := &asked{a: a, store: store, flags: p, path: a.configPath}
+		present, err := ask.world(cfg, list)
+		if err != nil {
+			return err
+		}
+		var changed *world
+		if p.other != "" {
+			ask.path = p.other
+		}
+		if p.other != "" || len(p.sets) > 0 {
+			if changed, err = ask.load(p.sets...); err != nil {
+				return err
+			}
+		}
+		if p.replay > 0 {
+			if changed == nil {
+				changed = present
+			}
+			return ask.replay(ctx, changed)
+		}
+		return ask.plan(ctx, present, changed)
+	})
+}
+
+// asked is a plan that is asked for.
+type asked struct {
+	a     *app
+	store open.Backend
+	flags planFlags
+	path  string // of the configuration that is changed
+}
+
+// world is a configuration with its jobs and budgets.
+type world struct {
+	cfg     *config.Config
+	jobs    []*jobs.Job
+	budgets []*budget.Budget
+}
+
+func (q *asked) world(cfg *config.Config, list []*jobs.Job) (*world, error) {
+	w := &world{cfg: cfg, jobs: list}
+	names := cfg.Budgets()
+	for _, j := range list { // also those that a credential "*" admits
+		names = append(names, j.Budget)
+	}
+	seen := map[string]bool{}
+	for _, name := range names {
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		b, err := q.a.budget(cfg, q.store, name)
+		if err != nil {
+			return nil, err
+		}
+		w.budgets = append(w.budgets, b)
+	}
+	return w, nil
+}
+
+// load is the configuration with settings.
+func (q *asked) load(sets ...string) (*world, error) {
+	var settings []config.Setting
+	for _, text := range sets {
+		one, err := config.ParseSetting(text)
+		if err != nil {
+			return nil, usage("--set %v", err)
+		}
+		settings = append(settings, one)
+	}
+	cfg, list, err := checked(config.ParseWith(q.path, settings))
+	if err != nil {
+		return nil, err
+	}
+	return q.world(cfg, list)
+}
+
+// plan answers what will happen, also with the change if there is one.
+func (q *asked) plan(ctx context.Context, present, changed *world) error {
+	now, others := q.a.now(), map[string][]limit.Limit{}
+	if changed != nil {
+		for _, b := range changed.budgets {
+			others[b.Name()] = b.Spec().Limits
+		}
+	}
+	question, err := plan.Read(ctx, q.store, present.budgets, present.jobs, now, others)
+	if err != nil {
+		return err
+	}
+	question.Until = now.Add(q.flags.span)
+	if q.flags.until != "" {
+		if question.Until = question.LastReset(); question.Until.IsZero() {
+			return usage("--until reset: no limit of the jobs' budgets has a calendar; write a span with --for")
+		}
+	}
+	says, err := q.answer(ctx, question, changed == nil)
+	if err != nil {
+		return err
+	}
+	verdict := says
+	if changed != nil {
+		other, err := question.Other(ctx, q.store, changed.budgets, changed.jobs)
+		if err != nil {
+			return err
+		}
+		if says.Other, err = q.answer(ctx, other, true); err != nil {
+			return err
+		}
+		verdict = says.Other
+	}
+	if err := q.write(says); err != nil {
+		return err
+	}
+	if q.flags.check && verdict.Short() {
+		return &exitError{code: exitExhausted}
+	}
+	return nil
+}
+
+// write shows the plan; beside a change, that one alone, and what the present one comes to.
+func (q *asked) write(says *answer.Plan) error {
+	switch {
+	case q.flags.asJSON:
+		return writeJSON(q.a.stdout, says)
+	case says.Other != nil:
+		return writeText(q.a.stdout, view.Beside(says, says.Other)+"\n"+view.Plan(says.Other))
+	}
+	return writeText(q.a.stdout, view.Plan(says))
+}
+
+// answer plans, with advice if a pass lacks units.
+func (q *asked) answer(ctx context.Context, question *plan.Question, advises bool) (*answer.Plan, error) {
+	lived, err := question.Plan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var high *plan.Plan
+	if question.Learned() {
+		more := *question
+		more.High = true
+		if high, err = more.Plan(ctx); err != nil {
+			return nil, err
+		}
+	}
+	var advice *plan.Advice
+	if advises {
+		advice, err = question.Advise(ctx, lived, func(set string) (*plan.Question, error) {
+			changed, err := q.load(append(append([]string{}, q.flags.sets...), set)...)
+			if err != nil {
+				return nil, err
+			}
+			return question.Other(ctx, q.store, changed.budgets, changed.jobs)
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	says := answer.NewPlan(question, lived, high, advice, advises)
+	return &says, nil
+}
+
+// replay answers what would not have fitted.
+func (q *asked) replay(ctx context.Context, in *world) error {
+	now := q.a.now()
+	var list []*plan.Replay
+	for _, b := range in.budgets {
+		one, err := plan.NewReplay(ctx, q.store, b, now, q.flags.replay)
+		if err != nil {
+			return err
+		}
+		list = append(list, one)
+	}
+	says := answer.NewReplay(list, now)
+	var err error
+	if q.flags.asJSON {
+		err = writeJSON(q.a.stdout, says)
+	} else {
+		err = writeText(q.a.stdout, view.Replay(&says))
+	}
+	for _, one := range list {
+		if q.flags.check && len(one.Refused) > 0 {
+			return errors.Join(err, &exitError{code: exitExhausted})
+		}
+	}
+	return err
+}

@@ -1,0 +1,190 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/table"
+)
+
+// Plan is a plan for people: the verdict first, then the jobs, and a plot of each limit.
+func Plan(p *answer.Plan) string {
+	var b strings.Builder
+	b.WriteString(planVerdict(p))
+	b.WriteString("\n" + planJobs(p.Jobs).String())
+	for _, budget := range p.Budgets {
+		b.WriteString("\n" + table.Wrap("", budget.Budget))
+		for i := range budget.Limits {
+			if l := &budget.Limits[i]; !l.Hidden() {
+				b.WriteString(planLimit(l, time.Time(p.From), time.Time(p.Until)))
+			}
+		}
+	}
+	if len(p.Guesses) > 0 {
+		b.WriteString("\n" + table.Wrap("", fmt.Sprintf("It is not known what the runs of %s need: they take nothing in this plan. Give them needs, or max_pages; after five complete runs their needs are learned.", strings.Join(p.Guesses, ", "))))
+	}
+	if p.Advised && len(p.Advice) == 0 {
+		b.WriteString("\n" + table.Wrap("", "No other hour, minute, stagger or share, and no fewer pages, that was tried makes more passes complete."))
+	}
+	for _, a := range p.Advice {
+		b.WriteString("\n" + table.Wrap("", fmt.Sprintf("With this change %d of %d passes are complete:", a.Complete, a.Passes)) + "  --set '" + a.Set + "'\n")
+	}
+	return b.String()
+}
+
+// planVerdict is the answer in a sentence.
+func planVerdict(p *answer.Plan) string {
+	complete, passes := p.Complete()
+	until := "until " + Time(time.Time(p.Until))
+	switch first := p.First; {
+	case first != nil:
+		return table.Wrap("", fmt.Sprintf("short: %s. Of %s %s %d are complete.", cutText(first, true), Plural(passes, "pass"), until, complete))
+	case p.HighCut() != nil:
+		return table.Wrap("", fmt.Sprintf("fits: no pass %s lacks units. If each run took what is enough for nine of ten: %s.", until, cutText(p.HighCut(), true)))
+	}
+	return table.Wrap("", fmt.Sprintf("fits: no pass %s lacks units (%s, %d complete).", until, Plural(passes, "pass"), complete))
+}
+
+// cutText says which pass is cut, when, by which limit, and by how many units.
+func cutText(c *answer.PlanFirstCut, names bool) string {
+	what := "will be cut"
+	if c.Outcome == "not_started" || c.Outcome == "deferred" {
+		what = "will not start"
+	}
+	if c.Outcome == "failed" {
+		what = "will fail"
+	}
+	text := fmt.Sprintf("tick %s %s at %s", Time(time.Time(c.Tick)), what, Time(time.Time(c.At)))
+	if names {
+		text = fmt.Sprintf("%s (tick %s) %s at %s", c.Job, Time(time.Time(c.Tick)), what, Time(time.Time(c.At)))
+	}
+	if c.Limit == "lock" {
+		return text + ": the budget is locked"
+	}
+	return text + fmt.Sprintf(" by %s, %s short", c.Limit, Number(c.Short))
+}
+
+// planJobs is what becomes of each job. Columns that would be 0 throughout are left out.
+func planJobs(list []answer.PlanJob) *table.Table {
+	rare := []struct {
+		head string
+		of   func(*answer.PlanJob) int
+	}{
+		{">CUT", func(j *answer.PlanJob) int { return j.Cut }},
+		{">NOT STARTED", func(j *answer.PlanJob) int { return j.NotStarted }},
+		{">DEFERRED", func(j *answer.PlanJob) int { return j.Deferred }},
+		{">SKIPPED", func(j *answer.PlanJob) int { return j.Skipped }},
+		{">FAILED", func(j *answer.PlanJob) int { return j.Failed }},
+	}
+	rare = slices.DeleteFunc(rare, func(one struct {
+		head string
+		of   func(*answer.PlanJob) int
+	}) bool {
+		return !slices.ContainsFunc(list, func(j answer.PlanJob) bool { return one.of(&j) > 0 })
+	})
+	heads := []string{"JOB", ">PASSES", ">COMPLETE"}
+	for _, one := range rare {
+		heads = append(heads, one.head)
+	}
+	t := table.New(append(heads, ">UNITS", "A PASS NEEDS")...)
+	for i := range list {
+		j := &list[i]
+		row := []string{j.Job, fmt.Sprint(j.Passes), fmt.Sprint(j.Complete)}
+		for _, one := range rare {
+			row = append(row, fmt.Sprint(one.of(j)))
+		}
+		t.Add(append(row, Number(j.Units), Needs(j.Expected().Needs))...)
+		if c := j.FirstCut; c != nil {
+			t.Below("", "first: "+cutText(c, false))
+		}
+	}
+	return t
+}
+
+// plotWidth is how many columns a plot has.
+const plotWidth = 64
+
+// bars are the eighths of a plot's line, from nothing to the whole limit.
+var bars = []rune(" ▁▂▃▄▅▆▇█")
+
+// planLimit is a plot of what a limit has used, and what is left at its resets.
+func planLimit(l *answer.PlanLimit, from, until time.Time) string {
+	unit := "units"
+	if l.Counts == limit.CountCalls {
+		unit = "calls"
+	}
+	head := fmt.Sprintf("%s: %s of %s %s used now, the least left %s at %s", l.Name, Number(l.UsedNow), Number(l.Limit), unit, Number(l.Least), Time(time.Time(l.LeastAt)))
+	out := table.Wrap("  ", head)
+	line := make([]rune, plotWidth)
+	span := until.Sub(from)
+	column := func(at time.Time) int {
+		return min(plotWidth-1, max(0, int(int64(at.Sub(from))*plotWidth/max(1, int64(span)))))
+	}
+	highest := make([]int64, plotWidth)
+	for _, s := range l.Series {
+		c := column(time.Time(s.At))
+		highest[c] = max(highest[c], s.Used)
+	}
+	for i, used := range highest {
+		part := int64(len(bars) - 1)
+		if l.Limit > 0 {
+			part = min(part, (used*part+l.Limit-1)/l.Limit)
+		}
+		line[i] = bars[part]
+	}
+	out += "    |" + string(line) + "|\n"
+	marks := []rune(strings.Repeat(" ", plotWidth))
+	for _, r := range l.Resets {
+		marks[column(time.Time(r.At))] = '^'
+	}
+	if len(l.Resets) > 0 {
+		out += "    " + strings.TrimRight(" "+string(marks), " ") + "\n"
+		const most = 3
+		var texts []string
+		for _, r := range l.Resets[:min(most, len(l.Resets))] {
+			texts = append(texts, fmt.Sprintf("%s left %s", Time(time.Time(r.At)), Number(r.Left)))
+		}
+		if more := len(l.Resets) - most; more > 0 {
+			texts = append(texts, fmt.Sprintf("%d more resets", more))
+		}
+		out += table.Wrap("    ^ ", "resets: "+strings.Join(texts, ", "))
+	}
+	return out
+}
+
+// Beside compares two plans in a sentence.
+func Beside(present, other *answer.Plan) string {
+	before, _ := present.Complete()
+	after, passes := other.Complete()
+	return table.Wrap("", fmt.Sprintf("With the change %d of %s are complete; without it %d are.", after, Plural(passes, "pass"), before))
+}
+
+// Replay is a replay for people.
+func Replay(r *answer.Replay) string {
+	var b strings.Builder
+	for _, one := range r.Budgets {
+		since := time.Time(r.From)
+		if at := time.Time(one.Since); !at.IsZero() {
+			since = at
+		}
+		text := fmt.Sprintf("%s: of %d calls (%d units) charged since %s ", one.Budget, one.Calls, one.Units, Time(since))
+		if len(one.Refused) == 0 {
+			b.WriteString(table.Wrap("", text+"all would have fitted."))
+			continue
+		}
+		calls, units := int64(0), int64(0)
+		t := table.New("JOB", "OPERATION", ">CALLS", ">UNITS", "FIRST IN THE HOUR", "LIMIT")
+		for _, f := range one.Refused {
+			calls, units = calls+f.Calls, units+f.Units
+			t.Add(Shown(cmp.Or(string(f.Job), "-")), f.Operation, Number(f.Calls), Number(f.Units), Time(time.Time(f.First)), f.Limit)
+		}
+		b.WriteString(table.Wrap("", text+fmt.Sprintf("%d calls (%d units) would not have fitted:", calls, units)) + t.String())
+	}
+	b.WriteString(table.Wrap("", "The history is by the hour: the calls of an hour are taken to be spread over it. What was refused then is not in it."))
+	return b.String()
+}
