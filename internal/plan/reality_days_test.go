@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/effort"
@@ -97,8 +98,8 @@ func TestRealityRepeats(t *testing.T) {
 	for i := range effort.Number(t, "PLAN_DAYS", uint64(days()/10)) {
 		y := drawn(t, seed+i, i%2 == 1)
 		first, second := live(t, y, nil), live(t, y, nil)
-		if a, b := shown(first.Passes), shown(second.Passes); a != b {
-			t.Errorf("seed %d: the day is not lived alike twice:\n%s\n%s", seed+i, strings.Join(changes(first.Passes, second.Passes), "\n"), y.config)
+		if list := changes(first.Passes, second.Passes); len(list) > 0 {
+			t.Errorf("seed %d: the day is not lived alike twice:\n%s\n%s", seed+i, strings.Join(list, "\n"), y.config)
 		}
 		check.EqualSlices(t, first.Left, second.Left, "left at the resets of", seed+i)
 	}
@@ -130,7 +131,8 @@ func shown(passes []Pass) string {
 	return b.String()
 }
 
-// changes are the passes that are not alike in two lives of a day.
+// changes are the passes that are not alike in two lives of a day. In how many parts a deferred pass went on is left
+// out: the daemon may be woken at the very instant at which it is to look, and then looks once or twice.
 func changes(first, second []Pass) (list []string) {
 	for i := range max(len(first), len(second)) {
 		var a, b Pass
@@ -140,7 +142,11 @@ func changes(first, second []Pass) (list []string) {
 		if i < len(second) {
 			b = second[i]
 		}
-		if a.String() != b.String() {
+		alike := func(p Pass) Pass {
+			p.Parts, p.Ended = min(p.Parts, 2), time.Time{}
+			return p
+		}
+		if alike(a) != alike(b) {
 			list = append(list, fmt.Sprintf("first:  %s\nsecond: %s", a, b))
 		}
 	}
