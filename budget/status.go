@@ -10,6 +10,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/headroom"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/budget/rate"
 )
 
 // Status is what a budget has left.
@@ -83,6 +84,9 @@ type LimitStatus struct {
 	Shares []ShareStatus
 	// Parts is what the headroom is made of, if that is automatic; else nil.
 	Parts *headroom.Parts
+	// Rate is how fast the limit is spent. Only [Budget.Rated] sets it, unless too little was
+	// charged lately; else nil.
+	Rate *rate.Rate
 }
 
 // ShareStatus is what one share of a limit has used, in what the limit counts.

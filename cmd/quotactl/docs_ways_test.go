@@ -61,10 +61,12 @@ func (w *docWay) shell(name string) {
 
 var (
 	anInstant = regexp.MustCompile(`20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z`)
+	aRate     = regexp.MustCompile(`\d+(\.\d+)? (units|calls) an hour`)
 	aSpan     = regexp.MustCompile(`(\d+h)?(\d+m)?\d+(\.\d+)?s,`)
 )
 
 func timeless(text string) string {
+	text = aRate.ReplaceAllString(text, "RATE")
 	return aSpan.ReplaceAllString(anInstant.ReplaceAllString(text, "INSTANT"), "SPAN,")
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/answer"
@@ -42,22 +43,46 @@ twice a minute.`,
 					return err
 				}
 				daemons, err := jobs.Daemons(ctx, store)
-				switch {
-				case err != nil:
+				if err != nil {
 					return err
-				case asJSON:
-					return writeJSON(a.stdout, answer.NewJobs(a.now(), secret.RedactURL(a.storeAt(cfg)), daemons, views))
+				}
+				budgets := a.ratedOf(ctx, cfg, store, list)
+				if asJSON {
+					return writeJSON(a.stdout, answer.NewJobs(a.now(), secret.RedactURL(a.storeAt(cfg)), daemons, budgets, views))
 				}
 				if len(views) == 0 {
 					return writeText(a.stdout, table.Wrap("", fmt.Sprintf("%s has no jobs. quotactl init writes a sample; a job of a crontab needs no table.", a.configPath)))
 				}
-				return writeText(a.stdout, jobview.Jobs(a.now(), daemons, views))
+				return writeText(a.stdout, jobview.Jobs(a.now(), daemons, budgets, views))
 			})
 		},
 	}
 	sandboxFlag(cmd, &inSandbox)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
 	return cmd
+}
+
+// ratedOf is the status of each budget that the jobs spend, with its rates, in the jobs' order.
+// One that cannot be read is left out with a warning: the jobs are shown all the same.
+func (a *app) ratedOf(ctx context.Context, cfg *config.Config, store open.Backend, list []*jobs.Job) (found []budget.Status) {
+	seen := map[string]bool{}
+	for _, job := range list {
+		if seen[job.Budget] {
+			continue
+		}
+		seen[job.Budget] = true
+		var status budget.Status
+		b, err := a.budget(cfg, store, job.Budget)
+		if err == nil {
+			status, err = b.Rated(ctx)
+		}
+		if err != nil {
+			a.logger().Warn("the rates at which limits are spent are not known", "budget", job.Budget, "err", err)
+			continue
+		}
+		found = append(found, status)
+	}
+	return found
 }
 
 // onJobs opens the store, or the sandbox's, for one thing to do with the jobs of the

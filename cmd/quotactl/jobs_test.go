@@ -72,6 +72,8 @@ func allStates(t *testing.T) []answer.Job {
 
 func TestJobsTable(t *testing.T) {
 	const want = `shop/main
+  limit calls: 1.5 calls an hour since 2026-10-25 06:00:00Z; at this rate empty
+  at 2026-10-25 16:00:00Z, resets at 2026-10-25 23:00:00Z
 JOB     NEXT IN  STATE        LAST PASS          UNITS  SCHEDULE
 idle    3h       idle         exhausted 47m ago     32  0 */3 * * * UTC
   units that a pass needs: 42 learned
@@ -111,10 +113,10 @@ star  1m30s    idle   missed 24h ago      0  @every 90s UTC
 No daemon is running on this store. Start one: quotactl run
 `
 	var b strings.Builder
-	must.Do(t, writeText(&b, jobview.Jobs(noon, nil, allStates(t))))
+	must.Do(t, writeText(&b, jobview.Jobs(noon, nil, everything(t).budgets, allStates(t))))
 	check.Equal(t, b.String(), want, "jobs")
 	var living strings.Builder
-	must.Do(t, writeText(&living, jobview.Jobs(noon, []jobs.Daemon{{Host: "in process 7 on web1", Since: ago(time.Hour)}}, allStates(t))))
+	must.Do(t, writeText(&living, jobview.Jobs(noon, []jobs.Daemon{{Host: "in process 7 on web1", Since: ago(time.Hour)}}, everything(t).budgets, allStates(t))))
 	if strings.Contains(living.String(), "No daemon is running") {
 		t.Errorf("jobs\n%s", living.String())
 	}
@@ -133,6 +135,27 @@ func TestJobsJSON(t *testing.T) {
     {
       "host": "in process 7 on web1",
       "since": "2026-11-20T11:00:00.000000Z"
+    }
+  ],
+  "budgets": [
+    {
+      "budget": "shop/main",
+      "limits": [
+        {
+          "name": "daily",
+          "rate": null
+        },
+        {
+          "name": "calls",
+          "rate": {
+            "units_per_hour": 1.5,
+            "charges": 9,
+            "since": "2026-10-25T06:00:00.000000Z",
+            "empty_at": "2026-10-25T16:00:00.000000Z",
+            "resets_at": "2026-10-25T23:00:00.000000Z"
+          }
+        }
+      ]
     }
   ],
   "jobs": [
@@ -227,7 +250,7 @@ func TestJobsJSON(t *testing.T) {
 	paused.Deferred = []jobs.DeferredPass{{Tick: ago(6 * time.Hour), Part: 2, At: ago(-3 * time.Hour), Regions: []string{"GB", "DE"}}}
 	paused.Followed, paused.Untaken = "", ago(time.Hour).Time
 	var b strings.Builder
-	must.Do(t, writeJSON(&b, answer.NewJobs(noon, "redis://h:1", []jobs.Daemon{{Host: "in process 7 on web1", Since: ago(time.Hour)}}, []answer.Job{idle, paused})))
+	must.Do(t, writeJSON(&b, answer.NewJobs(noon, "redis://h:1", []jobs.Daemon{{Host: "in process 7 on web1", Since: ago(time.Hour)}}, everything(t).budgets, []answer.Job{idle, paused})))
 	check.Equal(t, b.String(), want, "jobs")
 }
 

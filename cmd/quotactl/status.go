@@ -155,7 +155,7 @@ func (a *app) look(ctx context.Context, cfg *config.Config, store open.Backend, 
 		if err != nil {
 			return overview{}, err
 		}
-		status, err := b.Status(ctx)
+		status, err := b.Rated(ctx)
 		if err != nil {
 			return overview{}, err
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/budget/rate"
 	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
@@ -35,6 +36,7 @@ func everything(t *testing.T) overview {
 		{
 			Limit: limit.Limit{Name: "calls", Limit: 10, Counts: limit.CountCalls, Window: day(t), Operations: []string{"a.*", "!a.b"}},
 			Used:  3, Remaining: 7, Since: at.Add(-time.Hour), NextReturn: at.Add(11 * time.Hour).Truncate(time.Hour), NextAmount: 3,
+			Rate: &rate.Rate{PerHour: 1.5, Charges: 9, Since: at.Truncate(time.Hour).Add(-6 * time.Hour), EmptyAt: at.Truncate(time.Hour).Add(4 * time.Hour), ResetsAt: at.Truncate(time.Hour).Add(11 * time.Hour)},
 		},
 	}}
 	record := `{"tick":"2026-10-25T09:00:00.000000Z","outcome":"exhausted","reason":"limit","units":7,"runs":[]}`
@@ -59,6 +61,8 @@ func everything(t *testing.T) overview {
 
 func TestStatusTable(t *testing.T) {
 	const want = `shop/main: 0 units left
+  limit calls: 1.5 calls an hour since 2026-10-25 06:00:00Z; at this rate empty
+  at 2026-10-25 16:00:00Z, resets at 2026-10-25 23:00:00Z
 LIMIT  KIND          COUNTS  USED  LIMIT  LEFT  OVER  NEXT RETURN
 daily  rolling 24h   units    950    900     0    50  40 at 2026-10-25 13:30:01Z
 calls  calendar day  calls      3     10     7     0  3 at 2026-10-25 23:00:00Z
@@ -115,7 +119,8 @@ func TestStatusJSON(t *testing.T) {
           "next_return": {
             "at": "2026-10-25T13:30:00.123456Z",
             "units": 40
-          }
+          },
+          "rate": null
         },
         {
           "name": "calls",
@@ -142,6 +147,13 @@ func TestStatusJSON(t *testing.T) {
           "next_return": {
             "at": "2026-10-25T23:00:00.000000Z",
             "units": 3
+          },
+          "rate": {
+            "units_per_hour": 1.5,
+            "charges": 9,
+            "since": "2026-10-25T06:00:00.000000Z",
+            "empty_at": "2026-10-25T16:00:00.000000Z",
+            "resets_at": "2026-10-25T23:00:00.000000Z"
           }
         }
       ]

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -12,6 +13,7 @@ type Jobs struct {
 	At      Instant       `json:"at"`
 	Store   string        `json:"store"`
 	Daemons []jobs.Daemon `json:"daemons"` // the live ones
+	Budgets []BudgetRates `json:"budgets"` // those that the jobs spend
 	Jobs    []jobState    `json:"jobs"`
 }
 
@@ -42,8 +44,9 @@ func newJobNow(v Job) jobNow {
 	return jobNow{v.Pause, append([]jobs.ActivePass{}, v.Active...)}
 }
 
-func NewJobs(at time.Time, store string, daemons []jobs.Daemon, views []Job) Jobs {
-	answer := Jobs{At: Instant(at.UTC()), Store: store, Daemons: daemons, Jobs: []jobState{}}
+// NewJobs makes the answer of jobs; the budgets are rated.
+func NewJobs(at time.Time, store string, daemons []jobs.Daemon, budgets []budget.Status, views []Job) Jobs {
+	answer := Jobs{At: Instant(at.UTC()), Store: store, Daemons: daemons, Budgets: newBudgetRates(budgets), Jobs: []jobState{}}
 	for _, v := range views {
 		answer.Jobs = append(answer.Jobs, jobState{
 			Job: v.Name, Budget: v.Budget, Schedule: v.Schedule.String(), Timezone: v.Schedule.Zone().String(), Next: Instant(v.NextTick),

@@ -76,6 +76,9 @@ type Limit struct {
 	LockedSince *Instant    `json:"locked_since,omitempty"`
 	LockedWhy   string      `json:"locked_why,omitempty"`
 	NextReturn  *NextReturn `json:"next_return"` // null when nothing is used
+	// Rate is how fast the limit is spent; null: it has no rate, or too little was charged
+	// lately. It is left out where it was not looked for, as by why.
+	Rate **Rate `json:"rate,omitempty"`
 	// Shares are left out for a limit that is not divided.
 	Shares []LimitShare `json:"shares,omitempty"`
 }
@@ -124,7 +127,7 @@ type NextReturn struct {
 	Units int64   `json:"units"` // in what the limit counts
 }
 
-// NewBudget makes the answer for one budget.
+// NewBudget makes the answer for one budget, which was rated.
 func NewBudget(status budget.Status) Budget {
 	out := Budget{Budget: status.Budget, Remaining: status.Remaining, Limits: []Limit{}}
 	if lock, locked := status.LockOf(""); locked {
@@ -138,7 +141,8 @@ func NewBudget(status budget.Status) Budget {
 		out.OtherShares = append(out.OtherShares, OtherShares{o.Host, o.None, Instant(o.Last)})
 	}
 	for _, l := range status.Limits {
-		one := newLimit(l, status.At)
+		one, rate := newLimit(l, status.At), newRate(l.Rate)
+		one.Rate = &rate
 		if lock, locked := status.LockOf(l.Name); locked {
 			one.LockedUntil, one.LockedSince, one.LockedWhy = lockMembers(lock)
 		}

@@ -6,14 +6,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/table"
 	"github.com/quotactl/quotactl/internal/view"
 	"github.com/quotactl/quotactl/jobs"
 )
 
-// Jobs shows a table for each budget that the jobs spend, and that no daemon lives.
-func Jobs(at time.Time, daemons []jobs.Daemon, views []answer.Job) string {
+// Jobs shows a table for each budget that the jobs spend, with its rate if that is among the
+// statuses, and that no daemon lives.
+func Jobs(at time.Time, daemons []jobs.Daemon, statuses []budget.Status, views []answer.Job) string {
 	var budgets, parts []string
 	tables := map[string]*table.Table{}
 	for _, v := range views {
@@ -25,7 +27,11 @@ func Jobs(at time.Time, daemons []jobs.Daemon, views []answer.Job) string {
 		addJob(v, tables[v.Budget], at)
 	}
 	for _, name := range budgets {
-		parts = append(parts, table.Wrap("", name)+tables[name].String())
+		ahead := ""
+		if i := slices.IndexFunc(statuses, func(b budget.Status) bool { return b.Budget == name }); i >= 0 {
+			ahead = view.Ahead(statuses[i])
+		}
+		parts = append(parts, table.Wrap("", name)+ahead+tables[name].String())
 	}
 	if len(daemons) == 0 {
 		parts = append(parts, table.Wrap("", "No daemon is running on this store. Start one: quotactl run"))

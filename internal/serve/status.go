@@ -86,7 +86,7 @@ func (s *Server) look(ctx context.Context, name string) (answer.Budget, answer.I
 		return answer.Budget{}, answer.Instant{}, err
 	}
 	defer s.budgets.giveBack(b)
-	status, err := b.Status(ctx)
+	status, err := b.Rated(ctx)
 	if err != nil {
 		return answer.Budget{}, answer.Instant{}, err
 	}

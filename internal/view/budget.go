@@ -18,7 +18,7 @@ func Budget(b budget.Status) string {
 		heading += fmt.Sprintf(": %d units left", *b.Remaining)
 	}
 	shown := slices.DeleteFunc(slices.Clone(b.Limits), hidden)
-	out := table.Wrap("", heading)
+	out := table.Wrap("", heading) + Ahead(b)
 	if lock, locked := b.LockOf(""); locked {
 		out += table.Wrap("  ", Lock(lock))
 	}
