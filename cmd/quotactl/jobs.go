@@ -47,13 +47,14 @@ twice a minute.`,
 					return err
 				}
 				budgets := a.ratedOf(ctx, cfg, store, list)
+				ahead := a.forecast(ctx, cfg, store, list, a.now().Add(defaultPlan))
 				if asJSON {
-					return writeJSON(a.stdout, answer.NewJobs(a.now(), secret.RedactURL(a.storeAt(cfg)), daemons, budgets, views))
+					return writeJSON(a.stdout, answer.NewJobs(a.now(), secret.RedactURL(a.storeAt(cfg)), daemons, budgets, views, ahead))
 				}
 				if len(views) == 0 {
 					return writeText(a.stdout, table.Wrap("", fmt.Sprintf("%s has no jobs. quotactl init writes a sample; a job of a crontab needs no table.", a.configPath)))
 				}
-				return writeText(a.stdout, jobview.Jobs(a.now(), daemons, budgets, views))
+				return writeText(a.stdout, jobview.Jobs(a.now(), daemons, budgets, views, ahead))
 			})
 		},
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/jobview"
 	"github.com/quotactl/quotactl/internal/suggest"
@@ -63,22 +63,29 @@ Ticks of a paused job are marked: they are skipped until it is resumed.`,
 }
 
 func (a *app) next(ctx context.Context, names []string, from time.Time, n int, asJSON bool) error {
-	cfg, list, err := a.loadConfig()
-	if err != nil {
-		return err
-	}
-	if list, err = chosenJobs(list, names); err != nil {
-		return err
-	}
-	views, err := a.nextViews(ctx, cfg, list)
-	if err != nil {
-		return err
-	}
-	runs := answer.Upcoming(views, from, n)
-	if asJSON {
-		return writeJSON(a.stdout, answer.NewNext(runs))
-	}
-	return jobview.Next(runs).Write(a.stdout)
+	return a.onJobs(ctx, false, func(ctx context.Context, cfg *config.Config, list []*jobs.Job, store open.Backend) error {
+		all := list
+		list, err := chosenJobs(list, names)
+		if err != nil {
+			return err
+		}
+		views, err := answer.LookAhead(ctx, a.now(), store, list)
+		if err != nil {
+			return err
+		}
+		runs := answer.Upcoming(views, from, n)
+		if len(runs) > 0 {
+			last := runs[len(runs)-1].Tick
+			answer.Foresee(runs, a.forecast(ctx, cfg, store, all, last))
+		}
+		if asJSON {
+			return writeJSON(a.stdout, answer.NewNext(runs))
+		}
+		if len(runs) == 0 {
+			return nil
+		}
+		return writeText(a.stdout, jobview.Next(runs).String()+jobview.Fits(runs))
+	})
 }
 
 // chosenJobs are the jobs named, all for no names.
@@ -96,14 +103,4 @@ func chosenJobs(list []*jobs.Job, names []string) ([]*jobs.Job, error) {
 		}
 	}
 	return slices.DeleteFunc(list, func(job *jobs.Job) bool { return !slices.Contains(names, job.Name) }), nil
-}
-
-// nextViews are what is known of the jobs.
-func (a *app) nextViews(ctx context.Context, cfg *config.Config, list []*jobs.Job) (views []answer.Job, err error) {
-	store, err := a.openStore(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	return answer.LookAhead(ctx, a.now(), store, list)
 }

@@ -166,7 +166,7 @@ func (q *asked) plan(ctx context.Context, present, changed *world) error {
 			others[b.Name()] = b.Spec().Limits
 		}
 	}
-	question, err := plan.Read(ctx, q.store, present.budgets, present.jobs, now, others)
+	question, err := plan.Read(ctx, q.store, present.budgets, present.jobs, now, plan.Reading{Others: others})
 	if err != nil {
 		return err
 	}
@@ -266,4 +266,32 @@ func (q *asked) replay(ctx context.Context, in *world) error {
 		}
 	}
 	return err
+}
+
+// forecast is the plan of jobs until an instant, from ledgers that are read by the hour where
+// they are large; nil if there are no jobs, if the instant is too far off, or if it cannot be
+// made, which is logged.
+func (a *app) forecast(ctx context.Context, cfg *config.Config, store open.Backend, list []*jobs.Job, until time.Time) *answer.Forecast {
+	now := a.now()
+	if len(list) == 0 || until.Sub(now) > mostPlan {
+		return nil
+	}
+	lived, question, err := func() (*plan.Plan, *plan.Question, error) {
+		w, err := (&asked{a: a, store: store}).world(cfg, list)
+		if err != nil {
+			return nil, nil, err
+		}
+		question, err := plan.Read(ctx, store, w.budgets, list, now, plan.Reading{Rough: true})
+		if err != nil {
+			return nil, nil, err
+		}
+		question.Until = until
+		lived, err := question.Plan(ctx)
+		return lived, question, err
+	}()
+	if err != nil {
+		a.logger().Warn("what the next passes will lack is not known", "err", err)
+		return nil
+	}
+	return answer.NewForecast(question, lived)
 }

@@ -128,17 +128,18 @@ type overview struct {
 	store   string // redacted
 	budgets []budget.Status
 	jobs    []answer.Job
+	ahead   *answer.Forecast // nil: there is none
 }
 
 func (o overview) json() answer.Overview {
-	return answer.NewOverview(o.at, o.store, o.budgets, o.jobs)
+	return answer.NewOverview(o.at, o.store, o.budgets, o.jobs, o.ahead)
 }
 
 // text shows the overview as tables.
 func (o overview) text() string {
 	var parts []string
 	for _, b := range o.budgets {
-		parts = append(parts, view.Budget(b))
+		parts = append(parts, view.Budget(b, o.ahead.Budget(b.Budget)))
 	}
 	if len(o.jobs) > 0 {
 		parts = append(parts, jobview.Summary(o.jobs, o.at).String())
@@ -167,5 +168,6 @@ func (a *app) look(ctx context.Context, cfg *config.Config, store open.Backend, 
 	if seen.jobs, err = answer.LookAtJobs(ctx, a.now(), store, list); err != nil {
 		return overview{}, err
 	}
+	seen.ahead = a.forecast(ctx, cfg, store, list, a.now().Add(defaultPlan))
 	return seen, nil
 }

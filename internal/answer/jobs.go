@@ -28,10 +28,11 @@ type jobState struct {
 	Requests    []jobs.Request      `json:"requests"`
 	Deferred    []jobs.DeferredPass `json:"deferred"` // passes that go on once their units return
 	Needs       *passNeeds          `json:"needs,omitempty"`
-	Last        json.RawMessage     `json:"last"`         // null before the first pass
-	LastSuccess Instant             `json:"last_success"` // null before the first
-	Followed    Text                `json:"followed"`     // the schedule that daemons have used for the job so far; null: no daemon has seen it
-	Untaken     Instant             `json:"untaken"`      // a tick that no daemon has taken; null: no such tick is known
+	Last        json.RawMessage     `json:"last"`           // null before the first pass
+	LastSuccess Instant             `json:"last_success"`   // null before the first
+	Followed    Text                `json:"followed"`       // the schedule that daemons have used for the job so far; null: no daemon has seen it
+	Plan        *JobForecast        `json:"plan,omitempty"` // left out if there is none
+	Untaken     Instant             `json:"untaken"`        // a tick that no daemon has taken; null: no such tick is known
 }
 
 // jobNow is what a job is doing now.
@@ -44,8 +45,8 @@ func newJobNow(v Job) jobNow {
 	return jobNow{v.Pause, append([]jobs.ActivePass{}, v.Active...)}
 }
 
-// NewJobs makes the answer of jobs; the budgets are rated.
-func NewJobs(at time.Time, store string, daemons []jobs.Daemon, budgets []budget.Status, views []Job) Jobs {
+// NewJobs makes the answer of jobs; the budgets are rated, the forecast may be nil.
+func NewJobs(at time.Time, store string, daemons []jobs.Daemon, budgets []budget.Status, views []Job, ahead *Forecast) Jobs {
 	answer := Jobs{At: Instant(at.UTC()), Store: store, Daemons: daemons, Budgets: newBudgetRates(budgets), Jobs: []jobState{}}
 	for _, v := range views {
 		answer.Jobs = append(answer.Jobs, jobState{
@@ -53,7 +54,7 @@ func NewJobs(at time.Time, store string, daemons []jobs.Daemon, budgets []budget
 			jobNow:  newJobNow(v),
 			Waiting: append([]jobs.WaitingTick{}, v.Waiting...), Requests: append([]jobs.Request{}, v.Requests...),
 			Deferred: append([]jobs.DeferredPass{}, v.Deferred...),
-			Needs:    newPassNeeds(v.Expected), Last: v.Last, LastSuccess: Instant(v.LastSuccess), Followed: Text(v.Followed), Untaken: Instant(v.Untaken),
+			Needs:    newPassNeeds(v.Expected), Last: v.Last, LastSuccess: Instant(v.LastSuccess), Followed: Text(v.Followed), Untaken: Instant(v.Untaken), Plan: ahead.Job(v.Name),
 		})
 	}
 	return answer

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quotactl/quotactl/internal/plan"
 	"github.com/quotactl/quotactl/jobs/needs"
 )
 
@@ -19,12 +20,20 @@ type nextJSON struct {
 	At     Instant  `json:"at"`
 	Paused bool     `json:"paused"` // it is skipped, unless the job is resumed before
 	Needs  runNeeds `json:"needs"`
+	// Fits: the plan finds its units; null: it is not in the plan. FirstCut is why not.
+	Fits     *bool         `json:"fits"`
+	FirstCut *PlanFirstCut `json:"first_cut,omitempty"`
 }
 
 func NewNext(runs []NextRun) Next {
 	answer := Next{[]nextJSON{}}
 	for _, r := range runs {
-		answer.Runs = append(answer.Runs, nextJSON{r.Job, r.Region, Instant(r.Tick), Instant(r.At), r.Paused, newRunNeeds(r.Needs)})
+		one := nextJSON{Job: r.Job, Region: r.Region, Tick: Instant(r.Tick), At: Instant(r.At), Paused: r.Paused, Needs: newRunNeeds(r.Needs), FirstCut: r.Why}
+		if r.Outcome != "" {
+			fits := r.Outcome == plan.Complete
+			one.Fits = &fits
+		}
+		answer.Runs = append(answer.Runs, one)
 	}
 	return answer
 }
@@ -35,6 +44,17 @@ type NextRun struct {
 	Tick, At    time.Time
 	Paused      bool
 	Needs       needs.Estimate
+	// Outcome is what the plan says becomes of it, and Why the refusal that keeps it from
+	// being complete; empty: it is not in the plan.
+	Outcome plan.Outcome
+	Why     *PlanFirstCut
+}
+
+// Foresee fills in what the plan says of the runs.
+func Foresee(runs []NextRun, ahead *Forecast) {
+	for i := range runs {
+		runs[i].Outcome, runs[i].Why = ahead.Run(runs[i].Job, runs[i].Region, runs[i].Tick)
+	}
 }
 
 // Upcoming lists the first n runs after an instant, in the order they start, of jobs that
@@ -48,7 +68,7 @@ func Upcoming(views []Job, from time.Time, n int) []NextRun {
 				break
 			}
 			for place, region := range order {
-				runs = append(runs, NextRun{job.Name, region, tick, tick.Add(job.Offset(place)), job.Pause != nil, job.Expected.Run(region)})
+				runs = append(runs, NextRun{Job: job.Name, Region: region, Tick: tick, At: tick.Add(job.Offset(place)), Paused: job.Pause != nil, Needs: job.Expected.Run(region)})
 				i++
 			}
 		}

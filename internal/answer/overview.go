@@ -21,16 +21,20 @@ type jobSummary struct {
 	Next   Instant         `json:"next"`
 	Last   json.RawMessage `json:"last"` // null before the first pass
 	jobNow
+	Plan *JobForecast `json:"plan,omitempty"` // left out if there is none
 }
 
-// NewOverview makes the answer of status at an instant. The caller has redacted store.
-func NewOverview(at time.Time, store string, budgets []budget.Status, jobs []Job) Overview {
+// NewOverview makes the answer of status at an instant. The caller has redacted store. The
+// forecast may be nil.
+func NewOverview(at time.Time, store string, budgets []budget.Status, jobs []Job, ahead *Forecast) Overview {
 	answer := Overview{At: Instant(at), Store: store, Budgets: []Budget{}, Jobs: []jobSummary{}}
 	for _, b := range budgets {
-		answer.Budgets = append(answer.Budgets, NewBudget(b))
+		one := NewBudget(b)
+		one.Plan = ahead.Budget(b.Budget)
+		answer.Budgets = append(answer.Budgets, one)
 	}
 	for _, job := range jobs {
-		answer.Jobs = append(answer.Jobs, jobSummary{job.Name, job.Budget, Instant(job.NextTick), job.Last, newJobNow(job)})
+		answer.Jobs = append(answer.Jobs, jobSummary{job.Name, job.Budget, Instant(job.NextTick), job.Last, newJobNow(job), ahead.Job(job.Name)})
 	}
 	return answer
 }

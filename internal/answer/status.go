@@ -28,6 +28,8 @@ type Budget struct {
 	// these; left out if there are none.
 	OtherShares []OtherShares `json:"other_shares,omitempty"`
 	Limits      []Limit       `json:"limits"`
+	// Plan is what the jobs' plan says; left out if there is none.
+	Plan *BudgetForecast `json:"plan,omitempty"`
 }
 
 // OtherShares is a host that divides the limits otherwise.

@@ -14,8 +14,8 @@ import (
 )
 
 // Jobs shows a table for each budget that the jobs spend, with its rate if that is among the
-// statuses, and that no daemon lives.
-func Jobs(at time.Time, daemons []jobs.Daemon, statuses []budget.Status, views []answer.Job) string {
+// statuses, with what the forecast says unless it is nil, and that no daemon lives.
+func Jobs(at time.Time, daemons []jobs.Daemon, statuses []budget.Status, views []answer.Job, ahead *answer.Forecast) string {
 	var budgets, parts []string
 	tables := map[string]*table.Table{}
 	for _, v := range views {
@@ -24,14 +24,14 @@ func Jobs(at time.Time, daemons []jobs.Daemon, statuses []budget.Status, views [
 			tables[v.Budget] = table.New("JOB", "NEXT IN", "STATE", "LAST PASS", ">UNITS", "SCHEDULE")
 			tables[v.Budget].Wraps = true
 		}
-		addJob(v, tables[v.Budget], at)
+		addJob(v, tables[v.Budget], at, ahead)
 	}
 	for _, name := range budgets {
-		ahead := ""
+		text := table.Wrap("", name)
 		if i := slices.IndexFunc(statuses, func(b budget.Status) bool { return b.Budget == name }); i >= 0 {
-			ahead = view.Ahead(statuses[i])
+			text += view.Ahead(statuses[i])
 		}
-		parts = append(parts, table.Wrap("", name)+ahead+tables[name].String())
+		parts = append(parts, text+view.ByPlan(ahead.Budget(name))+tables[name].String())
 	}
 	if len(daemons) == 0 {
 		parts = append(parts, table.Wrap("", "No daemon is running on this store. Start one: quotactl run"))
@@ -40,7 +40,7 @@ func Jobs(at time.Time, daemons []jobs.Daemon, statuses []budget.Status, views [
 }
 
 // addJob adds the job to a table of jobs.
-func addJob(v answer.Job, t *table.Table, at time.Time) {
+func addJob(v answer.Job, t *table.Table, at time.Time, ahead *answer.Forecast) {
 	next, last, units := "-", "-", "-"
 	if !v.NextTick.IsZero() {
 		next = view.Roughly(v.NextTick.Sub(at))
@@ -55,6 +55,9 @@ func addJob(v answer.Job, t *table.Table, at time.Time) {
 	t.Add(v.Name, next, v.State(), last, units, v.Schedule.String()+" "+v.Schedule.Zone().String())
 	for _, note := range slices.Concat(Now(v), view.Deferred(v, at), waitNotes(v)) {
 		t.Below("", note)
+	}
+	if plan := ahead.Job(v.Name); plan != nil && plan.FirstCut != nil {
+		t.Below("", view.JobByPlan(plan))
 	}
 	if v.Expected != nil {
 		t.Below("", "units that a pass needs: "+view.Needs(v.Expected.Pass(nil))+heldNote(v.Hold))

@@ -2,14 +2,19 @@ package jobview
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"time"
 
 	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/plan"
 	"github.com/quotactl/quotactl/internal/table"
 	"github.com/quotactl/quotactl/internal/view"
+	"github.com/quotactl/quotactl/jobs/needs"
 )
 
-// Next has a column for paused jobs only when there is one.
+// Next has a column for paused jobs only when there is one. Below
+// a run it says why the plan finds too little for it.
 func Next(runs []answer.NextRun) *table.Table {
 	heads := []string{"JOB", "REGION", "TICK", "AT", "NEEDS"}
 	paused := slices.ContainsFunc(runs, func(r answer.NextRun) bool { return r.Paused })
@@ -26,6 +31,65 @@ func Next(runs []answer.NextRun) *table.Table {
 			row = append(row, "-")
 		}
 		t.Add(row...)
+		if text := lacks(r); text != "" && !r.Paused {
+			t.Below("", text)
+		}
 	}
 	return t
+}
+
+// lacks says what the plan finds that a run lacks; empty: nothing.
+func lacks(r answer.NextRun) string {
+	switch {
+	case r.Outcome == "" || r.Outcome == plan.Complete:
+		return ""
+	case r.Outcome == plan.Skipped:
+		return "by plan: skipped, since another pass is under way"
+	case r.Why == nil:
+		return "by plan: it does not fit"
+	case r.Why.Limit == plan.Lock:
+		return "by plan: the budget is locked at " + view.Time(time.Time(r.Why.At))
+	}
+	return fmt.Sprintf("by plan: %s is refused at %s by %s, %s short", passOrIt(r), view.Time(time.Time(r.Why.At)), r.Why.Limit, view.Number(r.Why.Short))
+}
+
+func passOrIt(r answer.NextRun) string {
+	if r.Outcome == plan.NotStarted {
+		return "not started, since its pass"
+	}
+	return "its pass"
+}
+
+// Fits sums up for how many of the runs the plan finds the units; empty if none is planned.
+func Fits(runs []answer.NextRun) string {
+	planned, fits, unknown := 0, 0, 0
+	for _, r := range runs {
+		switch {
+		case r.Outcome == "" || r.Paused:
+			continue
+		case r.Needs.Source == needs.Unknown:
+			unknown++
+			continue
+		case r.Outcome == plan.Complete:
+			fits++
+		}
+		planned++
+	}
+	text := ""
+	switch {
+	case planned > 0 && fits == planned:
+		text = "By plan, all will have their units"
+	case planned > 0:
+		text = fmt.Sprintf("By plan, %d of %s will have their units", fits, view.Plural(planned, "run"))
+	}
+	switch {
+	case unknown > 0 && text != "":
+		text += fmt.Sprintf(", beside %d of which it is not known what they need", unknown)
+	case unknown > 0:
+		text = "It is not known what these runs need, so not whether they fit"
+	}
+	if text == "" {
+		return ""
+	}
+	return table.Wrap("", text+".")
 }

@@ -67,7 +67,7 @@ func BenchmarkWeek(b *testing.B) {
 			opened := must.Get(budget.New(store, spec))(b)
 			runs := 0
 			for b.Loop() {
-				q := must.Get(plan.Read(b.Context(), store, []*budget.Budget{opened}, list, time.Now(), nil))(b)
+				q := must.Get(plan.Read(b.Context(), store, []*budget.Budget{opened}, list, time.Now(), plan.Reading{}))(b)
 				q.Until = q.From.Add(7 * 24 * time.Hour)
 				runs = len(must.Get(q.Plan(b.Context()))(b).Passes)
 			}

@@ -159,12 +159,13 @@ func (s *simulation) resume(l *ledger) {
 		no := s.fitsDeferred(d)
 		if no == nil {
 			d.pass.job.forget(d)
+			begins := s.now + d.pass.job.begins
 			d.pass.job.active++
-			s.add(s.now, looksLast, func() { // its claim takes a moment, in which others may take what was seen
+			s.add(begins, looksLast, func() { // its claim takes a moment, in which others may take what was seen
 				d.pass.job.active--
 				s.goOn(d)
 			})
-			s.resumeSoon(l, s.now+afterwards)
+			s.resumeSoon(l, begins+afterwards)
 			return
 		}
 		if d.at <= s.now {

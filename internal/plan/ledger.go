@@ -11,14 +11,15 @@ import (
 // ledger is a budget in fake time. It decides by the rules of package limit, as the stores do:
 // each limit on its own, all or nothing. It writes nothing and forgets what has expired.
 type ledger struct {
-	now      int64
-	counters []*counter
-	locks    []driver.LockView
-	holds    []*hold
-	running  int // runs under way
-	deferred []*deferred
-	looks    int64 // when the deferred passes are looked at next; 0: nobody does
-	claims   map[caller][]claim
+	now        int64
+	counters   []*counter
+	locks      []driver.LockView
+	holds      []*hold
+	running    int // runs under way
+	deferred   []*deferred
+	catchingUp bool  // a caught-up pass is under way
+	looks      int64 // when the deferred passes are looked at next; 0: nobody does
+	claims     map[caller][]claim
 }
 
 // caller is what decides which limits a call counts in, and as whose.

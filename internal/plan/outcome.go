@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
@@ -37,6 +38,14 @@ type Pass struct {
 	At    time.Time
 	Limit string
 	Short int64
+	// Runs are its regions, in their order.
+	Runs []RunPlan
+}
+
+// RunPlan is what becomes of a region of a pass: Complete, Cut, NotStarted or Failed.
+type RunPlan struct {
+	Region  string
+	Outcome Outcome
 }
 
 // Lock stands for a lock in Pass.Limit.
@@ -104,6 +113,9 @@ func (p *pass) conclude() {
 	if p.whole {
 		j.nextRegion = next
 	}
+	for _, r := range p.runs {
+		p.result.note(RunPlan{r.region, r.outcome()})
+	}
 	switch {
 	case failed:
 		p.result.Outcome = Failed
@@ -117,6 +129,28 @@ func (p *pass) conclude() {
 			p.result.At, p.result.Limit, p.result.Short = time.Time{}, "", 0
 		}
 	}
+}
+
+// note notes what became of a region, also if it goes on in a later part.
+func (p *Pass) note(one RunPlan) {
+	at := slices.IndexFunc(p.Runs, func(r RunPlan) bool { return r.Region == one.Region })
+	if at < 0 {
+		p.Runs = append(p.Runs, one)
+		return
+	}
+	p.Runs[at] = one
+}
+
+func (r *run) outcome() Outcome {
+	switch {
+	case r.failed:
+		return Failed
+	case r.started == 0:
+		return NotStarted
+	case r.cut:
+		return Cut
+	}
+	return Complete
 }
 
 // exhausted is the outcome of a pass that was refused.

@@ -388,13 +388,21 @@ func (s *simulation) endIfDone(p *pass) {
 	if p.hold != nil {
 		s.endHold(j.ledger, p.hold)
 	}
-	j.active--
 	p.conclude()
-	if left := s.left(p); left != nil {
-		s.postpone(left)
-	}
-	s.visit(j)
-	if len(j.ledger.deferred) > 0 {
-		s.resumeSoon(j.ledger, s.now)
-	}
+	left := s.left(p)
+	s.add(s.now+j.begins, j.order(0), func() { // then it is recorded
+		j.active--
+		if left != nil {
+			s.postpone(left)
+		}
+		if len(j.ledger.deferred) > 0 {
+			s.resumeSoon(j.ledger, s.now)
+		}
+		if p.result.Kind == jobs.CaughtUp && p.part == 1 {
+			s.nextCatchUp(j.ledger)
+		}
+		if len(j.waiting) > 0 {
+			s.add(s.now+j.begins, j.order(0), func() { s.visit(j) })
+		}
+	})
 }

@@ -39,6 +39,8 @@ type Budget struct {
 	// Levels is what a bucket has used, by the limit's name.
 	Levels map[string]int64
 	Locks  []driver.LockView
+	// Rough: what returns is known to the hour.
+	Rough bool
 }
 
 // Job is a job as it stands.
@@ -48,6 +50,8 @@ type Job struct {
 	Needs jobs.Needs
 	// Call is how long a call takes. 0: not known; then all calls of a run count at its start.
 	Call time.Duration
+	// Begins is how long a daemon takes to begin or to record a pass of the job.
+	Begins time.Duration
 	// Progress are the records so far of the passes under way, in the order of Active; nil:
 	// nothing is known of one.
 	Progress []*jobs.Record
@@ -126,6 +130,7 @@ func (q *Question) LastReset() (last time.Time) {
 func (q *Question) Plan(ctx context.Context) (*Plan, error) {
 	s := &simulation{until: q.Until.UnixMicro(), ledgers: map[string]*ledger{}}
 	s.now = q.From.UnixMicro()
+	s.from = s.now
 	prices := map[string]func(string) int64{}
 	for i := range q.Budgets {
 		b := &q.Budgets[i]
@@ -178,7 +183,7 @@ func (b *Budget) ledger(now int64) *ledger {
 // inFakeTime is the job as it begins.
 func (one *Job) inFakeTime(place int64, l *ledger, prices func(string) int64) *job {
 	j := &job{
-		Job: one.Job, prices: prices, place: place, ledger: l, needs: one.Needs, call: one.Call.Microseconds(),
+		Job: one.Job, prices: prices, place: place, ledger: l, needs: one.Needs, call: one.Call.Microseconds(), begins: one.Begins.Microseconds(),
 		paused: one.Pause != nil, first: append([]string(nil), one.First...), nextRegion: one.NextRegion, rest: map[string]needsLeft{}, nth: map[string]int64{},
 	}
 	for _, c := range l.counters {

@@ -24,10 +24,10 @@ func planned(t *testing.T, ctx context.Context, q Question) (list []Pass) {
 		spec := must.Get(cfg.Spec(name))(t)
 		budgets = append(budgets, must.Get(budget.New(q.Store, spec))(t))
 	}
-	question := must.Get(plan.Read(ctx, q.Store, budgets, jobs, q.Start, nil))(t)
+	question := must.Get(plan.Read(ctx, q.Store, budgets, jobs, q.Start, plan.Reading{}))(t)
 	question.Until = q.Until
 	for i := range question.Jobs {
-		question.Jobs[i].Call = latency
+		question.Jobs[i].Call, question.Jobs[i].Begins = latency, time.Duration(i+1)*jobStep
 	}
 	answer := must.Get(question.Plan(ctx))(t)
 	for _, p := range answer.Passes {

@@ -21,12 +21,24 @@ type Store interface {
 	driver.JobStore
 }
 
+// Reading says how to read a question.
+type Reading struct {
+	// Others are other limits, by budget: so far back as they count is read too, for
+	// [Question.Other].
+	Others map[string][]limit.Limit
+	// Rough reads a large ledger by the hour, from its history: what returns is then known to
+	// the hour, and reading takes as long as the history is, not the ledger.
+	Rough bool
+}
+
+// mostExact is how many calls a window of a ledger may have that a rough reading reads exactly.
+const mostExact = 20_000
+
 // Read reads the question what jobs will do from an instant on: what their budgets' ledgers
 // hold, what their passes are doing, and what their runs need. Budgets without a job among them
 // are left out. Of a budget that is charged meanwhile, what came after the instant is left out
-// or not. So far back as other limits count, by budget, is read too, for [Question.Other].
-// Errors are those of the store.
-func Read(ctx context.Context, from Store, budgets []*budget.Budget, list []*jobs.Job, now time.Time, others map[string][]limit.Limit) (*Question, error) {
+// or not. Errors are those of the store.
+func Read(ctx context.Context, from Store, budgets []*budget.Budget, list []*jobs.Job, now time.Time, as Reading) (*Question, error) {
 	q := &Question{From: now}
 	views, err := jobs.Look(ctx, from, list)
 	if err != nil {
@@ -41,14 +53,14 @@ func Read(ctx context.Context, from Store, budgets []*budget.Budget, list []*job
 		for _, active := range views[i].Active {
 			one.Progress = append(one.Progress, readRecord(active.Progress))
 		}
-		one.Call = callTook(readRecord(views[i].Last))
+		one.Call, one.Begins = took(readRecord(views[i].Last))
 		q.Jobs = append(q.Jobs, one)
 	}
 	for _, b := range budgets {
 		if !slices.ContainsFunc(list, func(j *jobs.Job) bool { return j.Budget == b.Name() }) {
 			continue
 		}
-		one, err := readBudget(ctx, from, b, now, others[b.Name()])
+		one, err := readBudget(ctx, from, b, now, as)
 		if err != nil {
 			return nil, err
 		}
@@ -66,22 +78,27 @@ func readRecord(text json.RawMessage) *jobs.Record {
 	return record
 }
 
-// callTook is the median of how long a call took in the complete runs of a pass; 0: not known.
-func callTook(pass *jobs.Record) time.Duration {
+// took is the median of how long a call took in the complete runs of a pass, and how late after
+// its tick the pass began; 0: not known.
+func took(pass *jobs.Record) (call, begins time.Duration) {
+	const latest = 10 * time.Second // a later one waited for something
 	if pass == nil {
-		return 0
+		return 0, 0
 	}
-	var took []time.Duration
+	if late := pass.Started.Sub(pass.Tick.Time); pass.Kind == jobs.Scheduled && late > 0 && late < latest {
+		begins = late
+	}
+	var calls []time.Duration
 	for _, run := range pass.Runs {
 		if run.Outcome == jobs.Succeeded && run.Calls > 0 && run.Attempts <= 1 {
-			took = append(took, run.Ended.Sub(run.Started.Time)/time.Duration(run.Calls))
+			calls = append(calls, run.Ended.Sub(run.Started.Time)/time.Duration(run.Calls))
 		}
 	}
-	if len(took) == 0 {
-		return 0
+	if len(calls) == 0 {
+		return 0, begins
 	}
-	slices.Sort(took)
-	return max(0, took[len(took)/2])
+	slices.Sort(calls)
+	return max(0, calls[len(calls)/2]), begins
 }
 
 // newBudget is a budget of which nothing was charged.
@@ -107,14 +124,14 @@ func newBudget(name string, spec budget.Spec) Budget {
 }
 
 // readBudget reads a budget as it stands.
-func readBudget(ctx context.Context, from driver.Store, b *budget.Budget, now time.Time, others []limit.Limit) (Budget, error) {
+func readBudget(ctx context.Context, from driver.Store, b *budget.Budget, now time.Time, as Reading) (Budget, error) {
 	status, err := b.Status(ctx)
 	if err != nil {
 		return Budget{}, err
 	}
 	one := newBudget(b.Name(), b.Spec())
 	one.Limits = nil
-	counting := slices.DeleteFunc(slices.Clone(others), func(l limit.Limit) bool { return l.Window.Kind == limit.Bucket })
+	counting := slices.DeleteFunc(slices.Clone(as.Others[one.Name]), func(l limit.Limit) bool { return l.Window.Kind == limit.Bucket })
 	for _, l := range status.Limits {
 		one.Limits = append(one.Limits, l.Limit)
 		if l.Window.Kind == limit.Bucket {
@@ -129,14 +146,64 @@ func readBudget(ctx context.Context, from driver.Store, b *budget.Budget, now ti
 	if len(counting) == 0 {
 		return one, nil
 	}
-	read := &rows{names: map[string]string{}}
 	at := status.At.UnixMicro()
+	if as.Rough {
+		large, err := one.readHours(ctx, from, status, now)
+		if large || err != nil {
+			return one, err
+		}
+	}
+	read := &rows{names: map[string]string{}}
 	export := driver.Export{Budget: one.Name, Now: now.UnixMicro(), Counting: driver.Counting{Limits: counting, At: at}}
 	if err := from.Export(ctx, export, read); err != nil {
 		return Budget{}, fmt.Errorf("read the ledger of %s: %w", one.Name, err)
 	}
 	one.Rows = read.list
 	return one, nil
+}
+
+// readHours reads a large ledger by the hour; large is false if it is not large, or if its
+// history does not reach back far enough. What the hours do not explain of a limit's use, such
+// as the part of an hour before a reset, is a row of its own that counts in that limit alone.
+func (b *Budget) readHours(ctx context.Context, from driver.Store, status budget.Status, now time.Time) (large bool, err error) {
+	at, reach := status.At.UnixMicro(), int64(0)
+	for _, l := range b.Limits {
+		if l.Window.Kind != limit.Bucket {
+			reach = max(reach, at-l.Window.Cut(at))
+		}
+	}
+	since := driver.HourOf(max(0, at-reach))
+	history, err := from.History(ctx, driver.HistoryQuery{Budget: b.Name, Now: now.UnixMicro(), Since: since, Hours: true, Operations: true, Jobs: true})
+	if err != nil {
+		return false, fmt.Errorf("read the history of %s: %w", b.Name, err)
+	}
+	calls := int64(0)
+	for _, row := range history.Rows {
+		calls += row.Calls
+	}
+	if history.Since > since || calls <= mostExact {
+		return false, nil
+	}
+	for _, row := range history.Rows {
+		if !row.Pseudo() {
+			b.Rows = append(b.Rows, Row{row.Operation, row.Job, row.Units, row.Calls, min(at, row.Hour+driver.HistoryHour), false})
+		}
+	}
+	trial := newLedger(b.Limits, at)
+	for i := range b.Rows {
+		trial.row(&b.Rows[i])
+	}
+	for i, c := range trial.counters {
+		rest := Row{Operation: limit.DriftOperation(c.limit.Name), Units: status.Limits[i].Used - c.used, Score: at}
+		if rest.Calls = 0; c.limit.Counts == limit.CountCalls {
+			rest.Units, rest.Calls = 0, rest.Units
+		}
+		if c.limit.CanDivide() && (rest.Units != 0 || rest.Calls != 0) {
+			b.Rows = append(b.Rows, rest)
+		}
+	}
+	b.Rough = true
+	return true, nil
 }
 
 // rows collects a ledger's rows.

@@ -13,7 +13,8 @@ import (
 // simulation is a plan in the making.
 type simulation struct {
 	events
-	until   int64 // the last instant of the plan, µs
+	from    int64 // the first instant of the plan, and the last, µs
+	until   int64
 	jobs    []*job
 	ledgers map[string]*ledger
 	passes  []*Pass
@@ -30,6 +31,7 @@ type job struct {
 	high      bool             // its runs take what is enough for nine of ten
 	nth       map[string]int64 // how many runs of each region have started
 	call      int64            // how long a call takes, µs
+	begins    int64            // how long a daemon takes to begin or to record a pass, µs
 	guarantee int64            // of its share, the most over the limits
 
 	paused     bool
@@ -64,7 +66,7 @@ func (s *simulation) simulate(ctx context.Context) error {
 func (s *simulation) ticks(j *job, after time.Time) {
 	tick := j.Next(after)
 	if at := tick.UnixMicro(); !tick.IsZero() && at <= s.until {
-		s.add(at, j.order(0), func() {
+		s.add(at+j.begins, j.order(0), func() {
 			s.ticks(j, tick)
 			s.tick(j, at)
 		})
@@ -99,14 +101,38 @@ func (s *simulation) skip(j *job, tick int64, reason string) {
 	s.passes = append(s.passes, &Pass{Job: j.Name, Budget: j.Budget, Tick: instant(tick), Outcome: Skipped, Reason: reason})
 }
 
-// visit begins what waits for the job to be free.
+// visit begins what waits for the job to be free: what was asked for, then a tick that another
+// pass delayed, then one to catch up, of which a budget has one pass at a time.
 func (s *simulation) visit(j *job) {
-	if len(j.waiting) == 0 || !j.free() {
+	if !j.free() {
 		return
 	}
-	next := j.waiting[0]
-	j.waiting = slices.Delete(j.waiting, 0, 1)
+	at := slices.IndexFunc(j.waiting, func(w waitingTick) bool { return w.kind != jobs.CaughtUp })
+	if at < 0 && len(j.waiting) > 0 && !j.ledger.catchingUp {
+		at, j.ledger.catchingUp = 0, true
+	}
+	if at < 0 {
+		return
+	}
+	next := j.waiting[at]
+	j.waiting = slices.Delete(j.waiting, at, at+1)
 	s.begin(s.newPass(j, next.tick, next.kind, next.regions))
+}
+
+// nextCatchUp has the job of a budget begin whose tick has waited longest to be caught up.
+func (s *simulation) nextCatchUp(l *ledger) {
+	l.catchingUp = false
+	var longest *job
+	tick := int64(0)
+	for _, j := range s.jobs {
+		at := slices.IndexFunc(j.waiting, func(w waitingTick) bool { return w.kind == jobs.CaughtUp })
+		if j.ledger == l && at >= 0 && j.free() && (longest == nil || j.waiting[at].tick < tick) {
+			longest, tick = j, j.waiting[at].tick
+		}
+	}
+	if longest != nil {
+		s.add(s.now+longest.begins, longest.order(0), func() { s.visit(longest) })
+	}
 }
 
 // run is a region of a pass.

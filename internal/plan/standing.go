@@ -31,13 +31,13 @@ func (s *simulation) resumeWork(j *job, as *Job) {
 	for _, w := range as.Overdue(as.Job) {
 		tick := w.Tick.UnixMicro()
 		if w.Kind == jobs.Scheduled {
-			s.add(s.now, j.order(0), func() { s.tick(j, tick) })
+			s.add(s.now+j.begins, j.order(0), func() { s.tick(j, tick) })
 			continue
 		}
 		j.waiting = append(j.waiting, waitingTick{tick: tick, kind: w.Kind})
 	}
 	if len(j.waiting) > 0 {
-		s.add(s.now, j.order(1), func() { s.visit(j) })
+		s.add(s.now+j.begins, j.order(1), func() { s.visit(j) })
 	}
 	for _, left := range as.Deferred {
 		s.add(s.now, j.order(0), func() {

@@ -8,17 +8,19 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/table"
 )
 
-// Budget is a budget's name, its limits, and what is to be said of them.
-func Budget(b budget.Status) string {
+// Budget is a budget's name, its limits, and what is to be said of them; the forecast may be
+// nil.
+func Budget(b budget.Status, ahead *answer.BudgetForecast) string {
 	heading := b.Budget
 	if b.Remaining != nil {
 		heading += fmt.Sprintf(": %d units left", *b.Remaining)
 	}
 	shown := slices.DeleteFunc(slices.Clone(b.Limits), hidden)
-	out := table.Wrap("", heading) + Ahead(b)
+	out := table.Wrap("", heading) + Ahead(b) + ByPlan(ahead)
 	if lock, locked := b.LockOf(""); locked {
 		out += table.Wrap("  ", Lock(lock))
 	}

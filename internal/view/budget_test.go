@@ -57,7 +57,7 @@ func TestNotesOfHiddenLimits(t *testing.T) {
 	text := Budget(budget.Status{
 		Budget: "up/key1", Limits: []budget.LimitStatus{one("get", 1), one("list", 0), one("put", 0)},
 		Locks: []budget.Lock{{Limit: "each:put", Why: "refused"}},
-	})
+	}, nil)
 	for part, there := range map[string]bool{"each:get: share nightly": true, "each:list": false, "each:put: locked": true, "each:put: share": false, "2 limits of one operation": true} {
 		if strings.Contains(text, part) != there {
 			t.Errorf("%q is there: %v, want %v:\n%s", part, !there, there, text)

@@ -188,3 +188,28 @@ func Replay(r *answer.Replay) string {
 	b.WriteString(table.Wrap("", "The history is by the hour: the calls of an hour are taken to be spread over it. What was refused then is not in it."))
 	return b.String()
 }
+
+// ByPlan says what the jobs' plan makes of a budget: the first pass that lacks units, else the
+// least that is left. It is empty for nil.
+func ByPlan(f *answer.BudgetForecast) string {
+	if f == nil || f.Passes == 0 {
+		return ""
+	}
+	about := "by plan: "
+	if f.Rough {
+		about = "by plan, to the hour: "
+	}
+	if f.FirstCut != nil {
+		return table.Wrap("  ", about+cutText(f.FirstCut, true)+fmt.Sprintf("; %d of %s until %s are complete", f.Complete, Plural(f.Passes, "pass"), Time(time.Time(f.Until))))
+	}
+	text := about + fmt.Sprintf("no pass until %s lacks units", Time(time.Time(f.Until)))
+	if f.Least != nil {
+		text += fmt.Sprintf("; the least left is %s of %s at %s", Number(f.Least.Remaining), f.Least.Limit, Time(time.Time(f.Least.At)))
+	}
+	return table.Wrap("  ", text)
+}
+
+// JobByPlan says what the plan makes of a job of which a pass lacks units.
+func JobByPlan(f *answer.JobForecast) string {
+	return fmt.Sprintf("by plan: %s; %d of %s until %s are complete", cutText(f.FirstCut, false), f.Complete, Plural(f.Passes, "pass"), Time(time.Time(f.Until)))
+}

@@ -10,8 +10,8 @@ import (
 )
 
 // Ahead says what comes of a budget that was rated: at the present rate, by the limit that is
-// empty first, else by the one with the least left. It is empty if nothing is spent. A
-// forecast by plan is a line of its own below.
+// empty first, else by the one with the least left. It is empty if nothing is spent.
+// [ByPlan] is the line below.
 func Ahead(b budget.Status) string {
 	first := firstEmpty(b)
 	if first == nil {

@@ -1,0 +1,148 @@
+package answer
+
+import (
+	"time"
+
+	"github.com/quotactl/quotactl/internal/plan"
+)
+
+// Forecast is a plan, looked up by budget, job and run.
+type Forecast struct {
+	lived  *plan.Plan
+	rough  map[string]bool // budgets whose returns are known to the hour
+	jobs   map[string]plan.JobPlan
+	passes map[passKey]*plan.Pass
+}
+
+type passKey struct {
+	job  string
+	tick int64
+}
+
+// NewForecast is the forecast of a plan.
+func NewForecast(q *plan.Question, lived *plan.Plan) *Forecast {
+	f := &Forecast{lived, map[string]bool{}, map[string]plan.JobPlan{}, map[passKey]*plan.Pass{}}
+	for _, j := range q.Sums(lived) {
+		f.jobs[j.Name] = j
+	}
+	for i := range q.Budgets {
+		f.rough[q.Budgets[i].Name] = q.Budgets[i].Rough
+	}
+	for _, p := range lived.Passes {
+		f.passes[passKey{p.Job, p.Tick.UnixMicro()}] = p
+	}
+	return f
+}
+
+// BudgetForecast is what the plan says of a budget.
+type BudgetForecast struct {
+	Until    Instant       `json:"until"`
+	Passes   int           `json:"passes"`
+	Complete int           `json:"complete"`
+	FirstCut *PlanFirstCut `json:"first_cut"`
+	// Least is the limit of which the smallest part is left at any time; null: nothing is planned.
+	Least *PlanLeast `json:"least"`
+	// Rough: what returns is known to the hour.
+	Rough bool `json:"rough,omitempty"`
+}
+
+// PlanLeast is the least that is left of a limit, and when.
+type PlanLeast struct {
+	Limit     string  `json:"limit"`
+	Remaining int64   `json:"remaining"`
+	At        Instant `json:"at"`
+	EmptyAt   Instant `json:"empty_at"` // null: it is not empty
+}
+
+// Budget is what the plan says of a budget; nil: no job of the plan spends it, or there is no
+// plan.
+func (f *Forecast) Budget(name string) *BudgetForecast {
+	if f == nil {
+		return nil
+	}
+	var found *BudgetForecast
+	for _, b := range f.lived.Budgets {
+		if b.Name == name {
+			found = &BudgetForecast{Until: Instant(f.lived.Until.UTC()), Rough: f.rough[name], Least: least(b.Limits)}
+		}
+	}
+	if found == nil {
+		return nil
+	}
+	var first *plan.Pass
+	for _, j := range f.jobs {
+		if j.Budget != name {
+			continue
+		}
+		found.Passes, found.Complete = found.Passes+j.Passes, found.Complete+j.Complete
+		if j.First != nil && (first == nil || j.First.At.Before(first.At) || j.First.At.Equal(first.At) && j.First.Job < first.Job) {
+			first = j.First
+		}
+	}
+	found.FirstCut = newFirstCut(first)
+	return found
+}
+
+// least is the limit of which the smallest part is left.
+func least(limits []plan.LimitPlan) (found *PlanLeast) {
+	smallest := 0.0
+	for i := range limits {
+		l := &limits[i]
+		if l.Observe || l.Limit.Limit == 0 {
+			continue
+		}
+		part := float64(l.Least) / float64(l.Limit.Limit)
+		if found != nil && part >= smallest {
+			continue
+		}
+		smallest = part
+		found = &PlanLeast{Limit: l.Name, Remaining: l.Least, At: Instant(l.LeastAt)}
+		if l.Least == 0 {
+			found.EmptyAt = Instant(l.LeastAt)
+		}
+	}
+	return found
+}
+
+// JobForecast is what the plan says of a job's passes.
+type JobForecast struct {
+	Until    Instant       `json:"until"`
+	Passes   int           `json:"passes"`
+	Complete int           `json:"complete"`
+	FirstCut *PlanFirstCut `json:"first_cut"`
+}
+
+// Job is what the plan says of a job; nil: it is not in the plan, or there is none.
+func (f *Forecast) Job(name string) *JobForecast {
+	if f == nil {
+		return nil
+	}
+	j, known := f.jobs[name]
+	if !known {
+		return nil
+	}
+	return &JobForecast{Instant(f.lived.Until.UTC()), j.Passes, j.Complete, newFirstCut(j.First)}
+}
+
+// Run is what becomes of a run, and why; empty: that is not in the plan.
+func (f *Forecast) Run(job, region string, tick time.Time) (plan.Outcome, *PlanFirstCut) {
+	if f == nil {
+		return "", nil
+	}
+	p := f.passes[passKey{job, tick.UnixMicro()}]
+	if p == nil {
+		return "", nil
+	}
+	if p.Outcome == plan.Skipped {
+		return plan.Skipped, nil
+	}
+	for _, r := range p.Runs {
+		if r.Region == region {
+			if r.Outcome == plan.Complete || p.At.IsZero() {
+				return r.Outcome, nil
+			}
+			return r.Outcome, newFirstCut(p)
+		}
+	}
+	return "", nil
+}
