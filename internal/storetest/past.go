@@ -42,17 +42,26 @@ func FillMonth(b testing.TB, store driver.Store, clock *atomic.Int64, n int) {
 }
 
 // BenchPast times budget.History by the day over 30 days beside n charges, and reports the
-// slowest in ms.
+// slowest in ms. Beside it, it reports the slowest of budget.Rated and of budget.Status.
 func BenchPast(b *testing.B, store driver.Store, clock *atomic.Int64, n int) {
 	FillMonth(b, store, clock, n)
 	opened := must.Get(budget.New(store, BenchSpec(0), budget.WithNow(func() time.Time { return time.UnixMicro(clock.Load()) })))(b)
-	var slowest time.Duration
+	var slowest, rated, status time.Duration
 	for b.Loop() {
 		began := time.Now()
 		past := must.Get(opened.History(b.Context(), budget.ByDay, 30*24*time.Hour, time.UTC))(b)
 		slowest = max(slowest, time.Since(began))
 		must.Equal(b, len(past.Rows) >= 30, true, "days:", len(past.Rows))
+		began = time.Now()
+		limits := must.Get(opened.Rated(b.Context()))(b).Limits
+		rated = max(rated, time.Since(began))
+		must.Equal(b, limits[0].Rate != nil, true, "has a rate")
+		began = time.Now()
+		must.Get(opened.Status(b.Context()))(b)
+		status = max(status, time.Since(began))
 	}
 	b.ReportMetric(float64(n), "charges")
 	b.ReportMetric(float64(slowest.Microseconds())/1000, "slowest-ms")
+	b.ReportMetric(float64(rated.Microseconds())/1000, "rated-ms")
+	b.ReportMetric(float64(status.Microseconds())/1000, "status-ms")
 }
