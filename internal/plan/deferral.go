@@ -169,7 +169,7 @@ func (s *simulation) resume(l *ledger) {
 			return
 		}
 		if d.at <= s.now {
-			d.at, d.held = max(no.soonest, s.now+lookPause), no.held
+			d.at, d.held = max(no.soonest, s.now+d.pass.job.begins+lookPause), no.held
 		}
 	}
 	for _, d := range l.deferred {

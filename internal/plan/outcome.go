@@ -171,11 +171,13 @@ func (p *pass) started() bool {
 	return p.before
 }
 
-// knows reports whether what runs need is known well enough to be held unasked.
+// knows reports whether what runs need is known well enough to be held unasked: configured, or
+// learned by then.
 func (j *job) knows(runs []*run) bool {
 	for _, r := range runs {
 		source := j.needs.Run(r.region).Source
-		if source != needs.Configured && (source != needs.Learned || j.Checkpoint > 0) {
+		learned := source == needs.Learned || j.complete[r.region] >= needs.LeastRuns
+		if source != needs.Configured && (!learned || j.Checkpoint > 0) {
 			return false
 		}
 	}

@@ -358,6 +358,9 @@ func (s *simulation) endRun(p *pass, r *run) {
 	if r.hold != nil {
 		s.endHold(j.ledger, r.hold)
 	}
+	if !r.cut && !r.failed {
+		j.complete[r.region]++
+	}
 	j.keeps(r)
 	switch {
 	case r.cut && !p.ended:
@@ -400,6 +403,7 @@ func (s *simulation) endIfDone(p *pass) {
 		}
 		if p.result.Kind == jobs.CaughtUp && p.part == 1 {
 			s.nextCatchUp(j.ledger)
+			return
 		}
 		if len(j.waiting) > 0 {
 			s.add(s.now+j.begins, j.order(0), func() { s.visit(j) })

@@ -184,7 +184,7 @@ func (b *Budget) ledger(now int64) *ledger {
 func (one *Job) inFakeTime(place int64, l *ledger, prices func(string) int64) *job {
 	j := &job{
 		Job: one.Job, prices: prices, place: place, ledger: l, needs: one.Needs, call: one.Call.Microseconds(), begins: one.Begins.Microseconds(),
-		paused: one.Pause != nil, first: append([]string(nil), one.First...), nextRegion: one.NextRegion, rest: map[string]needsLeft{}, nth: map[string]int64{},
+		paused: one.Pause != nil, first: append([]string(nil), one.First...), nextRegion: one.NextRegion, rest: map[string]needsLeft{}, complete: map[string]int{}, nth: map[string]int64{},
 	}
 	for _, c := range l.counters {
 		if share := c.limit.ShareOf(j.Name); share >= 0 {

@@ -27,7 +27,11 @@ func planned(t *testing.T, ctx context.Context, q Question) (list []Pass) {
 	question := must.Get(plan.Read(ctx, q.Store, budgets, jobs, q.Start, plan.Reading{}))(t)
 	question.Until = q.Until
 	for i := range question.Jobs {
-		question.Jobs[i].Call, question.Jobs[i].Begins = latency, time.Duration(i+1)*jobStep
+		one := &question.Jobs[i]
+		one.Call, one.Begins = latency, time.Duration(i+1)*jobStep
+		if one.Checkpoint > 0 { // each page is noted in the job's document
+			one.Call += one.Begins
+		}
 	}
 	answer := must.Get(question.Plan(ctx))(t)
 	for _, p := range answer.Passes {
