@@ -25,6 +25,12 @@ func (c *Config) noteSecret(of string, atEnv Node, env string, atFile Node, file
 	}
 }
 
+// SecretAt reads where a secret is that a job names: in a variable of the environment, or in a
+// file. what names it in messages.
+func (c *Config) SecretAt(what string, inEnv, inFile Node) (env, file string) {
+	return c.readSecret(what, inEnv, inFile)
+}
+
 // SecretPlaces is the number of secrets for which the configuration names a place.
 func (c *Config) SecretPlaces() int { return len(c.secrets) }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/alert"
 	"github.com/quotactl/quotactl/internal/secret"
 	"github.com/quotactl/quotactl/internal/serve"
 	"github.com/quotactl/quotactl/jobs"
@@ -100,11 +101,11 @@ func (d *Daemon) Begin(cfg *config.Config, list []*jobs.Job, store open.Backend,
 	return nil
 }
 
-// open opens the budgets of the jobs, and if the daemon serves charges all others of the
-// configuration too. It does not ask the store anything.
+// open opens the budgets of the jobs, and if the daemon serves charges or has alerts all others
+// of the configuration too. It does not ask the store anything.
 func (d *Daemon) open(cfg *config.Config, list []*jobs.Job) (*generation, error) {
 	var names []string
-	if d.servers != nil {
+	if d.servers != nil || len(cfg.Alerts) > 0 {
 		names = cfg.Budgets()
 	}
 	for _, job := range list {
@@ -188,7 +189,18 @@ func (d *Daemon) Run(ctx context.Context, drain <-chan struct{}, hangups <-chan 
 	}
 	helpers.Go(func() { d.notices.watch(until, drain, &d.metrics.pulse, d.jobs) })
 	helpers.Go(func() { d.follow(until, drain, hangups, runner) })
+	if !d.o.Sandbox { // what happens in a sandbox concerns nobody
+		helpers.Go(func() { d.Alerts(options.State).Run(ctx, until) })
+	}
 	return runner.Run(ctx, drain, d.o.StartNow)
+}
+
+// Alerts makes what looks for the alerts in force and delivers them.
+func (d *Daemon) Alerts(state jobs.State) *alert.Watcher {
+	return alert.New(alert.Options{State: state, Env: d.o.Env, Log: d.log, Count: d.metrics.alerted, Current: func() alert.Now {
+		g := d.current.Load()
+		return alert.Now{Alerts: g.config.Alerts, Budgets: g.budgets, Jobs: g.jobs}
+	}})
 }
 
 // drainWith returns a channel that is closed when drain is, or when listening fails: a
@@ -245,9 +257,10 @@ func (d *Daemon) stopTakes() time.Duration {
 const storeCloses = 5 * time.Second
 
 // StopTakes is the longest that a stop may take: passes under way use their grace and are
-// recorded, requests under way are answered, and the store is closed.
+// recorded, alerts that are due are tried, requests under way are answered, and the store is
+// closed.
 func StopTakes(grace, storeTimeout time.Duration) time.Duration {
-	return grace + jobs.EndTakes + lastRequest + storeTimeout + storeCloses + storeTimeout
+	return grace + jobs.EndTakes + alert.StopTakes + lastRequest + storeTimeout + storeCloses + storeTimeout
 }
 
 // remember adds the places of a configuration's secrets. It keeps the earlier ones:
@@ -263,6 +276,13 @@ func (d *Daemon) remember(cfg *config.Config) {
 		for _, credential := range upstream.Credentials {
 			if !slices.Contains(all.Credentials, credential) {
 				all.Credentials = append(all.Credentials, credential)
+			}
+		}
+	}
+	for _, a := range cfg.Alerts {
+		for _, place := range []config.Credential{{SecretEnv: a.URLEnv, SecretFile: a.URLFile}, {SecretEnv: a.SMTP.PasswordEnv, SecretFile: a.SMTP.PasswordFile}} {
+			if place != (config.Credential{}) && !slices.Contains(all.Credentials, place) {
+				all.Credentials = append(all.Credentials, place)
 			}
 		}
 	}
