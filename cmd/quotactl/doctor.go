@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,6 +12,7 @@ import (
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/alert"
 	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/secret"
 	"github.com/quotactl/quotactl/internal/view"
@@ -37,42 +39,19 @@ charged. Exit code 1 if something is wrong.`,
 	return cmd
 }
 
-// doctorAnswer is the JSON answer of doctor.
-type doctorAnswer struct {
-	At     instant       `json:"at"`
-	Store  string        `json:"store"`
-	Checks []findingJSON `json:"checks"`
-}
-
-type findingJSON struct {
-	Check  string          `json:"check"`
-	Level  driver.Severity `json:"level"`
-	Says   string          `json:"says"`
-	Advice string          `json:"advice,omitempty"`
-}
-
 // doctor checks the store and the ledger of each budget.
 func (a *app) doctor(ctx context.Context, asJSON bool) error {
 	cfg, _, err := a.loadConfig()
 	if err != nil {
 		return err
 	}
-	found := doctorAnswer{At: instant(a.now().UTC()), Store: secret.RedactURL(a.storeAt(cfg)), Checks: []findingJSON{}}
-	for _, f := range append(a.secretFindings(cfg), a.findings(ctx, cfg)...) {
-		found.Checks = append(found.Checks, findingJSON(f))
-	}
+	found := answer.NewDoctor(a.now(), secret.RedactURL(a.storeAt(cfg)), append(a.secretFindings(cfg), a.findings(ctx, cfg)...))
 	if asJSON {
 		err = writeJSON(a.stdout, found)
 	} else {
-		err = a.writeFindings(found)
+		err = writeText(a.stdout, view.Doctor(found))
 	}
-	faults := 0
-	for _, f := range found.Checks {
-		if f.Level == driver.Fault {
-			faults++
-		}
-	}
-	if err == nil && faults > 0 {
+	if faults := found.Faults(); err == nil && faults > 0 {
 		err = &exitError{code: exitFailed, err: fmt.Errorf("%s found; the checks say what to do", view.Plural(faults, "error"))}
 	}
 	return err
@@ -87,7 +66,7 @@ func (a *app) secretFindings(cfg *config.Config) []driver.Finding {
 		says, advice, _ := strings.Cut(m.Message, "; ")
 		list = append(list, driver.Finding{Check: "secrets", Level: driver.Warning, Says: says, Advice: advice})
 	}
-	if n := cfg.SecretPlaces(); n > 0 && len(missing) == 0 {
+	if n := len(cfg.SecretPlaces()); n > 0 && len(missing) == 0 {
 		list = append(list, driver.Finding{Check: "secrets", Level: driver.OK, Says: view.Plural(n, "secret") + " found where the configuration says"})
 	}
 	return list
@@ -113,7 +92,7 @@ func (a *app) findings(ctx context.Context, cfg *config.Config) []driver.Finding
 		}
 		list = append(append(list, b.Audit(ctx)), answer.Findings(ctx, b)...)
 	}
-	return append(list, closing(store)...)
+	return slices.Concat(list, alert.Findings(ctx, store, cfg.Alerts), closing(store))
 }
 
 // closing closes the store and reports a failure.
@@ -122,15 +101,4 @@ func closing(store open.Backend) []driver.Finding {
 		return []driver.Finding{{Check: "close", Level: driver.Warning, Says: err.Error()}}
 	}
 	return nil
-}
-
-func (a *app) writeFindings(answer doctorAnswer) error {
-	text := answer.Store + "\n"
-	for _, f := range answer.Checks {
-		text += fmt.Sprintf("  %-7s  %s: %s\n", f.Level, f.Check, f.Says)
-		if f.Advice != "" {
-			text += fmt.Sprintf("  %-7s  -> %s\n", "", f.Advice)
-		}
-	}
-	return writeText(a.stdout, text)
 }

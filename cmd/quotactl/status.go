@@ -11,6 +11,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/alert"
 	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/secret"
 	"github.com/quotactl/quotactl/jobs"
@@ -79,10 +80,11 @@ type overview struct {
 	store   string // redacted
 	budgets []budget.Status
 	jobs    []answer.Job
+	alerts  []alert.Health
 }
 
 func (o overview) json() answer.Overview {
-	return answer.NewOverview(o.at, o.store, o.budgets, o.jobs)
+	return answer.NewOverview(o.at, o.store, o.budgets, o.jobs, o.alerts)
 }
 
 // look reads the budgets and the jobs that spend them.
@@ -104,6 +106,9 @@ func (a *app) look(ctx context.Context, cfg *config.Config, store open.Backend, 
 	list = slices.DeleteFunc(slices.Clone(list), func(job *jobs.Job) bool { return !shown[job.Budget] })
 	var err error
 	if seen.jobs, err = answer.LookAtJobs(ctx, a.now(), store, list); err != nil {
+		return overview{}, err
+	}
+	if seen.alerts, err = alert.Look(ctx, store, cfg.Alerts); err != nil {
 		return overview{}, err
 	}
 	return seen, nil

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quotactl/quotactl/internal/alert"
 	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/table"
 	"github.com/quotactl/quotactl/internal/view"
@@ -20,6 +21,9 @@ func (o overview) write(w io.Writer) error {
 	}
 	if len(o.jobs) > 0 {
 		parts = append(parts, jobTable(o.jobs, o.at).String())
+	}
+	if lines := alert.Lines(o.alerts); lines != "" {
+		parts = append(parts, lines)
 	}
 	return writeText(w, strings.Join(parts, "\n"))
 }

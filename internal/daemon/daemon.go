@@ -183,24 +183,18 @@ func (d *Daemon) Run(ctx context.Context, drain <-chan struct{}, hangups <-chan 
 		}()
 		drain = d.drainWith(until, drain, under.over, &helpers)
 	}
+	defer d.ping(&options)()
 	runner, err := jobs.New(d.current.Load().jobs, options)
 	if err != nil {
 		return err
 	}
 	helpers.Go(func() { d.notices.watch(until, drain, &d.metrics.pulse, d.jobs) })
 	helpers.Go(func() { d.follow(until, drain, hangups, runner) })
-	if !d.o.Sandbox { // what happens in a sandbox concerns nobody
-		helpers.Go(func() { d.Alerts(options.State).Run(ctx, until) })
+	if !d.o.Sandbox {
+		watcher := d.watcher(options.State)
+		helpers.Go(func() { watcher.Run(ctx, until) })
 	}
 	return runner.Run(ctx, drain, d.o.StartNow)
-}
-
-// Alerts makes what looks for the alerts in force and delivers them.
-func (d *Daemon) Alerts(state jobs.State) *alert.Watcher {
-	return alert.New(alert.Options{State: state, Env: d.o.Env, Log: d.log, Count: d.metrics.alerted, Current: func() alert.Now {
-		g := d.current.Load()
-		return alert.Now{Alerts: g.config.Alerts, Budgets: g.budgets, Jobs: g.jobs}
-	}})
 }
 
 // drainWith returns a channel that is closed when drain is, or when listening fails: a
@@ -272,18 +266,9 @@ func (d *Daemon) remember(cfg *config.Config) {
 	if d.named != nil {
 		all = d.named.Upstreams[0]
 	}
-	for _, upstream := range cfg.Upstreams {
-		for _, credential := range upstream.Credentials {
-			if !slices.Contains(all.Credentials, credential) {
-				all.Credentials = append(all.Credentials, credential)
-			}
-		}
-	}
-	for _, a := range cfg.Alerts {
-		for _, place := range []config.Credential{{SecretEnv: a.URLEnv, SecretFile: a.URLFile}, {SecretEnv: a.SMTP.PasswordEnv, SecretFile: a.SMTP.PasswordFile}} {
-			if place != (config.Credential{}) && !slices.Contains(all.Credentials, place) {
-				all.Credentials = append(all.Credentials, place)
-			}
+	for _, place := range cfg.SecretPlaces() {
+		if !slices.Contains(all.Credentials, place) {
+			all.Credentials = append(all.Credentials, place)
 		}
 	}
 	d.named = &config.Config{Store: cfg.Store, Upstreams: []config.Upstream{all}}
