@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -195,4 +197,26 @@ func (w *world) noSecret(alert string) {
 func (w *world) tells(want ...string) {
 	w.t.Helper()
 	check.EqualSlices(w.t, w.hook.told(), want, "told")
+}
+
+// awayStore is a store that may be out of reach.
+type awayStore struct {
+	driver.JobStore
+	out atomic.Bool
+}
+
+var errAway = fmt.Errorf("%w: no route", budget.ErrUnavailable)
+
+func (s *awayStore) Job(ctx context.Context, job string) (driver.JobDocument, error) {
+	if s.out.Load() {
+		return driver.JobDocument{}, errAway
+	}
+	return s.JobStore.Job(ctx, job)
+}
+
+func (s *awayStore) Jobs(ctx context.Context, names []string) ([]driver.JobDocument, error) {
+	if s.out.Load() {
+		return nil, errAway
+	}
+	return s.JobStore.Jobs(ctx, names)
 }
