@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/check"
 )
 
@@ -36,7 +38,7 @@ func TestBeginsAndEndsOnceAPeriod(t *testing.T) {
 		exhausted := time.Now()
 		time.Sleep(2 * LookEvery)
 		w.tells("used 80% begin", "exhausted begin")
-		m := w.hook.got[1]
+		m := w.hook.messages()[1]
 		check.Equal(t, m.Budget, "shop/main", "budget")
 		check.Equal(t, m.Limit, "daily", "limit")
 		check.Equal(t, m.Job, "", "job")
@@ -46,7 +48,7 @@ func TestBeginsAndEndsOnceAPeriod(t *testing.T) {
 		time.Sleep(time.Hour)
 		w.tells("used 80% begin", "exhausted begin", "used 80% end", "exhausted end")
 		w.noSecret("team")
-		check.Equal(t, w.counted[Delivered], 4, "tries")
+		check.Equal(t, w.count(Delivered), 4, "tries")
 	})
 }
 
@@ -55,7 +57,7 @@ func TestBeginsAndEndsOnceAPeriod(t *testing.T) {
 func TestTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, team)
-		w.hook.answer = func(n int, r *http.Request) (int, http.Header, error) {
+		w.hook.answers(func(n int, r *http.Request) (int, http.Header, error) {
 			switch n % 4 {
 			case 0:
 				return 0, nil, errors.New("dial " + secretAddress)
@@ -66,20 +68,31 @@ func TestTriesAgain(t *testing.T) {
 				return 0, nil, r.Context().Err()
 			}
 			return 500, nil, nil
-		}
+		})
 		defer w.daemon()()
 		defer w.daemon()()
 		w.spend(100)
 		time.Sleep(3 * time.Hour)
 		w.tells()
-		if w.hook.tries < 10 || w.hook.tries > 2*20 {
-			t.Errorf("%d tries of two messages in three hours", w.hook.tries)
+		if w.hook.tried() < 10 || w.hook.tried() > 2*20 {
+			t.Errorf("%d tries of two messages in three hours", w.hook.tried())
 		}
-		w.hook.mu.Lock()
-		w.hook.answer = nil
-		w.hook.mu.Unlock()
+		w.hook.answers(nil)
 		time.Sleep(2 * time.Hour)
-		check.Equal(t, len(w.hook.got), 2, "told")
+		check.Equal(t, len(w.hook.messages()), 2, "told")
 		w.noSecret("team")
 	})
+}
+
+// Use that falls below a threshold by less than 5 percent ends nothing.
+func TestUsedEndsBelow(t *testing.T) {
+	s := budget.Status{Budget: "shop/main", Limits: []budget.LimitStatus{{Limit: limit.Limit{Name: "daily", Limit: 1000, Window: limit.RollingWindow(time.Hour)}}}}
+	for used, want := range map[int64]string{800: "on", 799: "", 750: "", 749: "off"} {
+		s.Limits[0].Used = used
+		for _, f := range ofBudget(s, []int64{80}) {
+			if f.Kind == "used 80%" && (f.on != (want == "on") || f.off != (want == "off")) {
+				t.Errorf("%d of 1000: %+v", used, f)
+			}
+		}
+	}
 }

@@ -59,7 +59,7 @@ func (w *Watcher) deliver(ctx context.Context, a config.Alert) {
 // claim takes the messages that are due.
 func (w *Watcher) claim(ctx context.Context, alert string) (list []pending, err error) {
 	err = change(ctx, w.o.State, alert, func(r *record, now int64) error {
-		if list = r.claim(w.holder, now, claimHold, atOnce); len(list) == 0 {
+		if list = r.claim(w.holder, now, atOnce); len(list) == 0 {
 			return errStays
 		}
 		return nil

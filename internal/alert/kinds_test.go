@@ -69,8 +69,8 @@ func TestPasses(t *testing.T) {
 		w.passed("other", jobs.Failed, "network")
 		step(jobs.Succeeded, time.Minute)
 		step(jobs.Failed, time.Minute, "failed begin")
-		check.Equal(t, w.hook.got[0].Job, "nightly", "job")
-		check.Contains(t, w.hook.got[0].Text, "what went wrong", "text")
+		check.Equal(t, w.hook.messages()[0].Job, "nightly", "job")
+		check.Contains(t, w.hook.messages()[0].Text, "what went wrong", "text")
 		step(jobs.TimedOut, time.Minute, "failed begin")
 		step(jobs.Succeeded, time.Minute, "failed begin", "failed end")
 		step(jobs.Failed, time.Minute, "failed begin", "failed end") // within the window
@@ -113,7 +113,7 @@ func TestExhaustedIsToldOfTheBudget(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		w.tells("exhausted begin", "exhausted end")
 		time.Sleep(6 * time.Hour)
-		check.Equal(t, len(w.hook.got), 3, "told, with starved")
+		check.Equal(t, len(w.hook.messages()), 3, "told, with starved")
 		w.passed("nightly", jobs.Exhausted, "limit")
 		time.Sleep(time.Minute)
 		check.Equal(t, w.hook.told()[3], "exhausted begin", "of the pass alone")
@@ -133,7 +133,7 @@ func TestLocksForecastsAndOutages(t *testing.T) {
 		must.Get(b.Lock(t.Context(), budget.LockOrder{Until: budget.Until{After: time.Hour}, Why: "a person said so"}))(t)
 		time.Sleep(time.Minute)
 		w.tells("locked begin")
-		check.Contains(t, w.hook.got[0].Text, "a person said so", "text")
+		check.Contains(t, w.hook.messages()[0].Text, "a person said so", "text")
 		time.Sleep(time.Hour)
 		w.tells("locked begin", "locked end")
 		w.mu.Lock()
@@ -145,7 +145,7 @@ func TestLocksForecastsAndOutages(t *testing.T) {
 		w.mu.Unlock()
 		time.Sleep(2 * time.Minute)
 		w.tells("locked begin", "locked end", "forecast begin", "forecast end")
-		check.Contains(t, w.hook.got[2].Text, "by 120 units", "text")
+		check.Contains(t, w.hook.messages()[2].Text, "by 120 units", "text")
 		away.out.Store(true)
 		time.Sleep(LookEvery)
 		away.out.Store(false) // too short to tell
@@ -173,16 +173,14 @@ func TestTakenOverAndGivenUp(t *testing.T) {
 		time.Sleep(claimHold - 2*LookEvery)
 		w.tells()
 		time.Sleep(3 * LookEvery)
-		check.Equal(t, len(w.hook.got), 2, "sent by another")
+		check.Equal(t, len(w.hook.messages()), 2, "sent by another")
 		ids := []string{claimed[0].ID, claimed[1].ID}
-		for _, m := range w.hook.got {
+		for _, m := range w.hook.messages() {
 			if !slices.Contains(ids, m.ID) {
 				t.Errorf("%s has another id", m.ID)
 			}
 		}
-		w.hook.mu.Lock()
-		w.hook.answer = func(int, *http.Request) (int, http.Header, error) { return 410, nil, nil }
-		w.hook.mu.Unlock()
+		w.hook.answers(func(int, *http.Request) (int, http.Header, error) { return 410, nil, nil })
 		time.Sleep(24*time.Hour + time.Minute)
 		health := must.Get(Look(t.Context(), w.store, w.cfg.Alerts))(t)
 		check.Equal(t, health[0].Failing, 2, "failing")
@@ -193,9 +191,9 @@ func TestTakenOverAndGivenUp(t *testing.T) {
 		check.Equal(t, health[0].GivenUp, 2, "given up")
 		check.Equal(t, health[0].Waiting, 0, "waiting")
 		check.Contains(t, Findings(t.Context(), w.store, w.cfg.Alerts)[0].Says, "given up", "doctor says")
-		check.Equal(t, w.counted[GivenUp], 2, "counted")
-		if w.counted[Failed] > 2*45 {
-			t.Errorf("%d tries in a day", w.counted[Failed])
+		check.Equal(t, w.count(GivenUp), 2, "counted")
+		if w.count(Failed) > 2*45 {
+			t.Errorf("%d tries in a day", w.count(Failed))
 		}
 		w.noSecret("team")
 	})
@@ -210,14 +208,14 @@ func TestStop(t *testing.T) {
 		w.spend(100)
 		began := time.Now()
 		stop()
-		check.Equal(t, len(w.hook.got), 2, "told")
+		check.Equal(t, len(w.hook.messages()), 2, "told")
 		check.Equal(t, time.Since(began), 0, "took")
 
 		w = newWorld(t, team)
-		w.hook.answer = func(_ int, r *http.Request) (int, http.Header, error) {
+		w.hook.answers(func(_ int, r *http.Request) (int, http.Header, error) {
 			<-r.Context().Done()
 			return 0, nil, errors.New("Post " + secretAddress)
-		}
+		})
 		stop = w.daemon()
 		synctest.Wait()
 		w.spend(100)
@@ -226,9 +224,32 @@ func TestStop(t *testing.T) {
 		if took := time.Since(began); took > StopTakes {
 			t.Errorf("a stop took %s", took)
 		}
-		w.hook.answer = nil
+		w.hook.answers(nil)
 		w.watcher().Once(t.Context())
-		check.Equal(t, len(w.hook.got), 2, "told by the next")
+		check.Equal(t, len(w.hook.messages()), 2, "told by the next")
 		w.noSecret("team")
 	})
+}
+
+// The end of something is sent after its begin, however often the begin fails; what is about
+// something else does not wait.
+func TestEndsWaitForBegins(t *testing.T) {
+	r := &record{}
+	for i, key := range []string{"a", "a", "b"} {
+		r.add(pending{Message: Message{ID: string(rune('1' + i))}, Key: key}, 0)
+	}
+	ids := func(list []pending) (ids string) {
+		for _, p := range list {
+			ids += p.ID
+		}
+		return ids
+	}
+	check.Equal(t, ids(r.claim("me", 1, 9)), "13", "at first")
+	check.Equal(t, ids(r.claim("you", 2, 9)), "", "claimed")
+	r.conclude("1", "me", "status 500", 3, time.Second)
+	r.conclude("3", "me", "", 3, 0)
+	check.Equal(t, ids(r.claim("me", 4, 9)), "", "before the wait is over")
+	check.Equal(t, ids(r.claim("me", time.Second.Microseconds()+3, 9)), "1", "after the wait")
+	r.conclude("1", "me", "", 5, 0)
+	check.Equal(t, ids(r.claim("me", 6, 9)), "2", "at last")
 }

@@ -101,8 +101,11 @@ func startMail(t *testing.T, security string) (*mailServer, config.Alert, *tls.C
 	case "starttls":
 		server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{pair}}
 	}
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(l) }()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(l) // until it is closed
+	}()
 	t.Cleanup(func() {
 		must.Do(t, server.Close())
 		<-done
@@ -157,6 +160,10 @@ func TestMailsNeverInTheClear(t *testing.T) {
 	a.SMTP.Security, a.SMTP.User, a.SMTP.PasswordEnv = "starttls", "quotactl", "PW"
 	if err := newSender(passwordIs(mailPassword), roots).deliver(t.Context(), a, Message{ID: "1", Text: "x"}); err == nil {
 		t.Error("it was sent in the clear")
+	}
+	a.SMTP.User = ""
+	if err := newSender(passwordIs(mailPassword), roots).deliver(t.Context(), a, Message{ID: "1", Text: "x"}); err == nil {
+		t.Error("without a login it was sent in the clear")
 	}
 	check.Equal(t, len(server.mails)+server.loggedIn, 0, "mails and logins")
 }

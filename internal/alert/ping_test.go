@@ -40,6 +40,7 @@ func TestPings(t *testing.T) {
 		p.Pass(j, jobs.Record{Outcome: jobs.Succeeded})
 		check.Equal(t, time.Since(began), 0, "a pass waited")
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		check.EqualSlices(t, h.paths, []string{"/T0K3N/s3cret/start", "/T0K3N/s3cret/fail", "/T0K3N/s3cret/log", "/T0K3N/s3cret"}, "paths")
 		check.Contains(t, h.bodies[1], "GB: failed (exit 3)\n  first\n  last\n", "the body")
 		if strings.Contains(h.bodies[1], "not this") {

@@ -177,16 +177,16 @@ func (r *record) giveUp(p pending, now int64) {
 	r.Last = &failed{At: now, Text: p.Text, Error: p.Error}
 }
 
-// claim gives a holder up to most messages that are due, for a while. Of one subject only the
+// claim gives a holder up to most messages that are due, for claimHold. Of one subject only the
 // oldest may be sent.
-func (r *record) claim(holder string, now int64, hold time.Duration, most int) (list []pending) {
+func (r *record) claim(holder string, now int64, most int) (list []pending) {
 	earlier := map[string]bool{}
 	for i := range r.Messages {
 		p := &r.Messages[i]
 		first := !earlier[p.Key]
 		earlier[p.Key] = true
-		if first && len(list) < most && p.due(now, hold) {
-			p.Holder, p.Claimed, p.Others = holder, now+hold.Microseconds(), r.open()
+		if first && len(list) < most && p.due(now) {
+			p.Holder, p.Claimed, p.Others = holder, now+claimHold.Microseconds(), r.open()
 			list = append(list, *p)
 		}
 	}
@@ -195,8 +195,8 @@ func (r *record) claim(holder string, now int64, hold time.Duration, most int) (
 
 // due reports whether a message is to be sent now and nobody is sending it. A claim that ends
 // later than possible was made by a clock that was ahead.
-func (p *pending) due(now int64, hold time.Duration) bool {
-	return p.Next <= now && (p.Holder == "" || p.Claimed <= now || p.Claimed > now+2*hold.Microseconds())
+func (p *pending) due(now int64) bool {
+	return p.Next <= now && (p.Holder == "" || p.Claimed <= now || p.Claimed > now+2*claimHold.Microseconds())
 }
 
 // conclude notes what became of a message: delivered if err is empty, else it is tried again

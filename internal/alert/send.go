@@ -93,10 +93,10 @@ func (s *sender) post(ctx context.Context, to *url.URL, header http.Header, body
 	}
 	defer func() { _ = response.Body.Close() }()                      // it was only read
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 64<<10)) // so that the connection serves again
-	switch {
-	case response.StatusCode/100 == 2:
+	switch response.StatusCode / 100 {
+	case 2:
 		return nil
-	case response.StatusCode/100 == 3:
+	case 3:
 		return fmt.Errorf("status %d: the address has moved; write the new one", response.StatusCode)
 	}
 	err = fmt.Errorf("status %d", response.StatusCode)

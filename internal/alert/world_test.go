@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -107,6 +108,25 @@ func (h *hook) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(strings.NewReader("ok")), Request: r}, nil
 }
 
+func (h *hook) messages() []Message {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.got)
+}
+
+func (h *hook) tried() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.tries
+}
+
+// answers sets what requests get from now on.
+func (h *hook) answers(answer func(n int, r *http.Request) (int, http.Header, error)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.answer = answer
+}
+
 // told are the kinds and phases of what was delivered, in order.
 func (h *hook) told() (list []string) {
 	h.mu.Lock()
@@ -166,6 +186,12 @@ func (w *world) watcher() *Watcher {
 	watcher := New(o)
 	watcher.sender.client.Transport = w.hook
 	return watcher
+}
+
+func (w *world) count(r Result) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.counted[r]
 }
 
 func env(name string) (string, bool) {

@@ -266,7 +266,12 @@ func (d *Daemon) remember(cfg *config.Config) {
 	if d.named != nil {
 		all = d.named.Upstreams[0]
 	}
-	for _, place := range cfg.SecretPlaces() {
+	places := cfg.SecretPlaces()
+	for _, upstream := range cfg.Upstreams {
+		places = append(places, upstream.Credentials...)
+	}
+	for _, place := range places {
+		place.Label = ""
 		if !slices.Contains(all.Credentials, place) {
 			all.Credentials = append(all.Credentials, place)
 		}
