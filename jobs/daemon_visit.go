@@ -202,6 +202,7 @@ func (d *daemon) report(j *Job, records []Record) {
 	for _, record := range records {
 		if len(record.Runs) > 0 && record.Outcome != Lost { // it began, and was deferred
 			d.runner.log.Warn("a deferred pass does not go on", "job", j.Name, "budget", j.Budget, "tick", formatTick(record.Tick.Time), "outcome", record.Outcome, "reason", record.Reason)
+			d.runner.options.Ping(j, record)
 			d.runner.options.Observe.PassEnded(j, record.Outcome)
 			continue
 		}
@@ -217,6 +218,7 @@ func (d *daemon) report(j *Job, records []Record) {
 			d.runner.options.Observe.TicksMissed(j, ticks)
 		case Lost:
 			d.runner.log.Error("pass lost", "job", j.Name, "budget", j.Budget, "tick", formatTick(record.Tick.Time), "reason", record.Reason, "error", record.Error)
+			d.runner.options.Ping(j, record)
 			d.runner.options.Observe.PassEnded(j, record.Outcome)
 		default:
 			d.runner.notStarted(d.ctx, j, record)

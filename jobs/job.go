@@ -55,6 +55,11 @@ type Job struct {
 	History time.Duration
 	// Checkpoint is how long an interrupted run may be resumed; 0: never.
 	Checkpoint time.Duration
+	// StaleAfter is after how long without a complete pass, for want of units, the job counts
+	// as starved; 0: never.
+	StaleAfter time.Duration
+	// Ping is an address that is called when a pass begins and ends.
+	Ping Ping
 	// OnStoreError is empty if the job leaves it to operation and upstream.
 	OnStoreError budget.Policy
 	// Needs must fit before a run starts.
@@ -77,6 +82,9 @@ type Job struct {
 	credential    config.Credential
 	upstream      string
 }
+
+// Ping is where the address is that a job calls, which may be a secret: at most one is set.
+type Ping struct{ URL, Env, File string }
 
 // CatchUp says what happens to ticks that no daemon took in time.
 type CatchUp string

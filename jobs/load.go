@@ -80,12 +80,13 @@ func (l *loader) job(node config.Node) *Job {
 	j := &Job{Name: node.Key(), config: l.cfg.File, Timeout: DefaultTimeout, Grace: DefaultGrace, MaxWait: DefaultMaxWait,
 		CatchUp: CatchUpNone, CatchUpLimit: DefaultCatchUpLimit, MaxLate: DefaultMaxLate, Overlap: Skip, OnExhausted: StopExhausted, RetryWait: DefaultRetryWait, History: DefaultHistory}
 	t := table(node, "budget", "schedule", "timezone", "regions", "stagger", "on_store_error", "timeout", "grace",
-		"floor", "parallel", "catch_up", "catch_up_limit", "max_late", "overlap", "on_exhausted", "retries", "retry_wait", "history", "checkpoint", "max_wait", "operation", "needs", "hold", "fetch", "command")
+		"floor", "parallel", "catch_up", "catch_up_limit", "max_late", "overlap", "on_exhausted", "retries", "retry_wait", "history", "checkpoint", "max_wait", "operation", "needs", "hold", "stale_after", "ping", "ping_env", "ping_file", "fetch", "command")
 	upstream, known := l.budget(node, t["budget"], j)
 	l.schedule(node, t, j)
 	j.readRegions(t["regions"])
 	j.readSpans(t)
 	j.readTicks(t)
+	l.ping(t, j)
 	j.StartWait = j.MaxWait
 	if j.OnExhausted == DeferExhausted && !t["max_wait"].Exists() {
 		j.StartWait = deferWait
@@ -242,6 +243,7 @@ func (j *Job) readSpans(t map[string]config.Node) {
 		{"retry_wait", 100 * time.Millisecond, maxRetryWait, &j.RetryWait},
 		{"history", time.Hour, 366 * 24 * time.Hour, &j.History},
 		{"checkpoint", time.Minute, 366 * 24 * time.Hour, &j.Checkpoint},
+		{"stale_after", time.Minute, 366 * 24 * time.Hour, &j.StaleAfter},
 	} {
 		if d, ok := t[span.key].Duration(span.least, span.most); ok {
 			*span.into = d

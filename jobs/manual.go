@@ -32,6 +32,9 @@ func (r *Runner) notStarted(ctx context.Context, j *Job, record Record) {
 		fields = append(fields, "until", formatTick(record.Until.Time), "ticks", record.Ticks)
 	}
 	r.log.Log(ctx, max(level(record.Outcome), slog.LevelWarn), "pass not started", fields...)
+	if record.Outcome == Failed {
+		r.options.Ping(j, record)
+	}
 	for range max(record.Ticks, 1) {
 		r.options.Observe.PassEnded(j, record.Outcome)
 	}

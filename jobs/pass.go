@@ -51,6 +51,9 @@ func (r *Runner) pass(ctx, soft context.Context, j *Job, claimed claim, next str
 		Request: claimed.request(), Note: claimed.note(),
 	}
 	p.log.Debug("pass began", "tick", formatTick(p.tick), "kind", claimed.Kind, "first", next)
+	if claimed.Part <= 1 {
+		r.options.Ping(j, record)
+	}
 	own, cutSoft := context.WithCancelCause(soft)
 	hard, cutHard := context.WithCancelCause(ctx)
 	p.soft, p.hard = own, hard
@@ -83,9 +86,11 @@ func (r *Runner) pass(ctx, soft context.Context, j *Job, claimed claim, next str
 		left := p.left(&record)
 		whole, waits := p.end(ctx, soft, record, left)
 		if record = whole; waits { // its end is yet to come
+			r.options.Ping(j, record)
 			return Pass{j.Name, record}
 		}
 	}
+	r.options.Ping(j, record)
 	r.options.Observe.PassEnded(j, record.Outcome)
 	return Pass{j.Name, record}
 }

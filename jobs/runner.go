@@ -27,6 +27,9 @@ type Options struct {
 	Log *slog.Logger
 	// Report is called at the end of each run, instead of Log, for one run at a time.
 	Report func(job *Job, tick time.Time, run Run)
+	// Ping is called when a pass begins, with a record without an outcome, and when it has
+	// ended, waits to go on, or was lost. It must return at once; nil means nobody.
+	Ping func(job *Job, pass Record)
 	// Now is the wall clock that decides when a job ticks; nil means time.Now.
 	Now func() time.Time
 	// Env looks up secrets; nil means os.LookupEnv.
@@ -105,6 +108,9 @@ func New(list []*Job, options Options) (*Runner, error) {
 	}
 	if options.Observe == nil {
 		options.Observe = nobody{}
+	}
+	if options.Ping == nil {
+		options.Ping = func(*Job, Record) {}
 	}
 	if options.Transport == nil {
 		options.Transport = oneRequestTransport()

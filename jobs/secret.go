@@ -3,6 +3,7 @@ package jobs
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +14,20 @@ import (
 
 // sandboxSecret replaces every secret when a sandbox replaces the upstream.
 const sandboxSecret = "sandbox"
+
+// ping reads where the address is that the job calls.
+func (l *loader) ping(t map[string]config.Node, j *Job) {
+	if text, ok := t["ping"].Text(); ok {
+		if to, err := url.Parse(text); err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Host == "" {
+			t["ping"].Fail("ping is not an address: write one that begins with https:// or http:// and a host")
+		}
+		if t["ping_env"].Exists() || t["ping_file"].Exists() {
+			t["ping"].Fail("ping is given beside ping_env or ping_file: keep one")
+		}
+		j.Ping.URL = text
+	}
+	j.Ping.Env, j.Ping.File = l.cfg.SecretAt("the ping address of job "+j.Name, t["ping_env"], t["ping_file"])
+}
 
 // CheckSecrets checks that every job's secret can be read, without keeping any; env is
 // os.LookupEnv. The error has a line for each that is missing.

@@ -16,7 +16,7 @@ import (
 )
 
 // Config is a costs.toml: the store, the upstreams with their costs, limits
-// and credentials, and the job tables, which package jobs reads.
+// and credentials, the alerts, and the job tables, which package jobs reads.
 type Config struct {
 	// File is the path it was read from; relative paths in it start at its
 	// folder.
@@ -28,6 +28,8 @@ type Config struct {
 	Upstreams []Upstream
 	// Jobs are the [job.NAME] tables in the order of the file, unread.
 	Jobs []Node
+	// Alerts are in the order of the file.
+	Alerts []Alert
 
 	jobSays   map[string]map[string]budget.JobSays // by upstream and job
 	jobFaults Errors                               // of the keys in it

@@ -14,7 +14,7 @@ import (
 // readConfig reads all tables but the jobs'. The tables of unread jobs were left out.
 func readConfig(path string, root Node, unread ...string) *Config {
 	c := &Config{File: path, doc: root.doc, unread: unread, Store: Store{URL: DefaultStoreURL, Prefix: "quotactl", Hosts: 1, RefusalMemory: DefaultRefusalMemory}}
-	top := root.Table("state_dir", "history", "store", "upstream", "job")
+	top := root.Table("state_dir", "history", "store", "upstream", "job", "alert")
 	if dir, ok := filled(top["state_dir"]); ok {
 		c.StateDir = c.Path(dir)
 	}
@@ -33,6 +33,9 @@ func readConfig(path string, root Node, unread ...string) *Config {
 	}
 	c.readJobs()
 	c.warnShareJobs()
+	for _, node := range top["alert"].List() {
+		c.Alerts = append(c.Alerts, c.readAlert(node))
+	}
 	return c
 }
 

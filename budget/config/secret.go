@@ -25,8 +25,21 @@ func (c *Config) noteSecret(of string, atEnv Node, env string, atFile Node, file
 	}
 }
 
-// SecretPlaces is the number of secrets for which the configuration names a place.
-func (c *Config) SecretPlaces() int { return len(c.secrets) }
+// SecretAt reads where a secret is that a job names: in a variable of the environment, or in a
+// file. what names it in messages.
+func (c *Config) SecretAt(what string, inEnv, inFile Node) (env, file string) {
+	return c.readSecret(what, inEnv, inFile)
+}
+
+// SecretPlaces is where the configuration says that secrets are: those of credentials and
+// alerts, the store's password, and what jobs have read with [Config.SecretAt]. None has a
+// label.
+func (c *Config) SecretPlaces() (list []Credential) {
+	for _, place := range c.secrets {
+		list = append(list, Credential{SecretEnv: place.env, SecretFile: place.file})
+	}
+	return list
+}
 
 // MissingSecrets lists, by line, each secret that is not where the configuration says;
 // env is os.LookupEnv. It neither keeps nor shows secrets.

@@ -72,12 +72,16 @@ zzzzzz = 1
 zzzzzz = 1
 [job.pull.fetch]
 zzzzzz = 1
+[alert.team]
+zzzzzz = 1
+[alert.team.smtp]
+zzzzzz = 1
 `))
 	offers := regexp.MustCompile(`unknown key "zzzzzz": use one of ([a-z_, ]+)`).FindAllStringSubmatch(stdout, -1)
-	if len(offers) != 13 {
-		t.Fatalf("%d tables were offered keys, want 13:\n%s", len(offers), stdout)
+	if len(offers) != 15 {
+		t.Fatalf("%d tables were offered keys, want 15:\n%s", len(offers), stdout)
 	}
-	tables := []string{"store", "upstream", "job", "units"} // told as headings, or as a cost
+	tables := []string{"store", "upstream", "job", "alert", "units"} // told as headings, or as a cost
 	for _, offer := range offers {
 		for key := range strings.SplitSeq(offer[1], ", ") {
 			if !slices.Contains(tables, key) && !strings.Contains(page, "`"+key+"`") {

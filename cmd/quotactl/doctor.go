@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,6 +12,7 @@ import (
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/alert"
 	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/secret"
 	"github.com/quotactl/quotactl/internal/view"
@@ -43,22 +45,13 @@ func (a *app) doctor(ctx context.Context, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	found := answer.Doctor{At: answer.Instant(a.now().UTC()), Store: secret.RedactURL(a.storeAt(cfg)), Checks: []answer.Check{}}
-	for _, f := range append(a.secretFindings(cfg), a.findings(ctx, cfg)...) {
-		found.Checks = append(found.Checks, answer.Check(f))
-	}
+	found := answer.NewDoctor(a.now(), secret.RedactURL(a.storeAt(cfg)), append(a.secretFindings(cfg), a.findings(ctx, cfg)...))
 	if asJSON {
 		err = writeJSON(a.stdout, found)
 	} else {
 		err = writeText(a.stdout, view.Doctor(found))
 	}
-	faults := 0
-	for _, f := range found.Checks {
-		if f.Level == driver.Fault {
-			faults++
-		}
-	}
-	if err == nil && faults > 0 {
+	if faults := found.Faults(); err == nil && faults > 0 {
 		err = &exitError{code: exitFailed, err: fmt.Errorf("%s found; the checks say what to do", view.Plural(faults, "error"))}
 	}
 	return err
@@ -73,7 +66,7 @@ func (a *app) secretFindings(cfg *config.Config) []driver.Finding {
 		says, advice, _ := strings.Cut(m.Message, "; ")
 		list = append(list, driver.Finding{Check: "secrets", Level: driver.Warning, Says: says, Advice: advice})
 	}
-	if n := cfg.SecretPlaces(); n > 0 && len(missing) == 0 {
+	if n := len(cfg.SecretPlaces()); n > 0 && len(missing) == 0 {
 		list = append(list, driver.Finding{Check: "secrets", Level: driver.OK, Says: view.Plural(n, "secret") + " found where the configuration says"})
 	}
 	return list
@@ -99,7 +92,7 @@ func (a *app) findings(ctx context.Context, cfg *config.Config) []driver.Finding
 		}
 		list = append(append(list, b.Audit(ctx)), answer.Findings(ctx, b)...)
 	}
-	return append(list, closing(store)...)
+	return slices.Concat(list, alert.Findings(ctx, store, cfg.Alerts), closing(store))
 }
 
 // closing closes the store and reports a failure.

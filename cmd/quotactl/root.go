@@ -95,7 +95,7 @@ func newRootCommand(a *app) *cobra.Command {
 		newUnlockCommand(a),
 		newResetCommand(a),
 		newClockCommand(a),
-		newDoctorCommand(a),
+		newDoctorCommand(a), newAlertCommand(a),
 		newVersionCommand(a),
 	)
 	return root

@@ -117,6 +117,7 @@ func (a *app) runJobs(ctx context.Context, names []string, f runFlags) (err erro
 	defer d.Close()
 	options.State, options.Budgets = store, d.Budgets()
 	if f.once {
+		defer d.TellOnce(ctx, &options)()
 		return a.runOnce(ctx, drain, list, options, upstream, f.json)
 	}
 	return d.Run(ctx, drain, asked, options)

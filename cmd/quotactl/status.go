@@ -14,6 +14,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/alert"
 	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/jobview"
 	"github.com/quotactl/quotactl/internal/secret"
@@ -129,10 +130,11 @@ type overview struct {
 	budgets []budget.Status
 	jobs    []answer.Job
 	ahead   *answer.Forecast // nil: there is none
+	alerts  []alert.Health
 }
 
 func (o overview) json() answer.Overview {
-	return answer.NewOverview(o.at, o.store, o.budgets, o.jobs, o.ahead)
+	return answer.NewOverview(o.at, o.store, o.budgets, o.jobs, o.alerts, o.ahead)
 }
 
 // text shows the overview as tables.
@@ -143,6 +145,9 @@ func (o overview) text() string {
 	}
 	if len(o.jobs) > 0 {
 		parts = append(parts, jobview.Summary(o.jobs, o.at).String())
+	}
+	if lines := alert.Lines(o.alerts); lines != "" {
+		parts = append(parts, lines)
 	}
 	return strings.Join(parts, "\n")
 }
@@ -166,6 +171,9 @@ func (a *app) look(ctx context.Context, cfg *config.Config, store open.Backend, 
 	list = slices.DeleteFunc(slices.Clone(list), func(job *jobs.Job) bool { return !shown[job.Budget] })
 	var err error
 	if seen.jobs, err = answer.LookAtJobs(ctx, a.now(), store, list); err != nil {
+		return overview{}, err
+	}
+	if seen.alerts, err = alert.Look(ctx, store, cfg.Alerts); err != nil {
 		return overview{}, err
 	}
 	seen.ahead = a.forecast(ctx, cfg, store, list, a.now().Add(defaultPlan))

@@ -195,7 +195,8 @@ func TestStatusJSON(t *testing.T) {
       },
       "active": []
     }
-  ]
+  ],
+  "alerts": []
 }
 `
 	var b strings.Builder
@@ -207,7 +208,7 @@ func TestStatusJSON(t *testing.T) {
 func TestStatusJSONEmpty(t *testing.T) {
 	var b strings.Builder
 	must.Do(t, writeJSON(&b, overview{store: "sqlite:q.db"}.json()))
-	for path, want := range map[string]string{"budgets": "[]", "jobs": "[]", "at": "null"} {
+	for path, want := range map[string]string{"budgets": "[]", "jobs": "[]", "alerts": "[]", "at": "null"} {
 		check.Equal(t, must.Get(at([]byte(b.String()), path))(t), want, path, "is, error")
 	}
 }

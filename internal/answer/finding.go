@@ -59,18 +59,3 @@ func headroomFinding(status budget.Status) (f driver.Finding, some bool) {
 	f.Says = strings.Join(says, "; ")
 	return f, len(says) > 0
 }
-
-// Doctor is the JSON answer of doctor.
-type Doctor struct {
-	At     Instant `json:"at"`
-	Store  string  `json:"store"`
-	Checks []Check `json:"checks"`
-}
-
-// Check is a finding of doctor.
-type Check struct {
-	Check  string          `json:"check"`
-	Level  driver.Severity `json:"level"`
-	Says   string          `json:"says"`
-	Advice string          `json:"advice,omitempty"`
-}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/internal/alert"
 )
 
 // Overview is the JSON answer of status.
@@ -13,6 +14,8 @@ type Overview struct {
 	Store   string       `json:"store"`
 	Budgets []Budget     `json:"budgets"`
 	Jobs    []jobSummary `json:"jobs"`
+	// Alerts are those of the configuration, and whether their messages arrive.
+	Alerts []alert.Health `json:"alerts"`
 }
 
 type jobSummary struct {
@@ -26,8 +29,8 @@ type jobSummary struct {
 
 // NewOverview makes the answer of status at an instant. The caller has redacted store. The
 // forecast may be nil.
-func NewOverview(at time.Time, store string, budgets []budget.Status, jobs []Job, ahead *Forecast) Overview {
-	answer := Overview{At: Instant(at), Store: store, Budgets: []Budget{}, Jobs: []jobSummary{}}
+func NewOverview(at time.Time, store string, budgets []budget.Status, jobs []Job, alerts []alert.Health, ahead *Forecast) Overview {
+	answer := Overview{At: Instant(at), Store: store, Budgets: []Budget{}, Jobs: []jobSummary{}, Alerts: append([]alert.Health{}, alerts...)}
 	for _, b := range budgets {
 		one := NewBudget(b)
 		one.Plan = ahead.Budget(b.Budget)

@@ -15,6 +15,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/alert"
 	"github.com/quotactl/quotactl/internal/secret"
 	"github.com/quotactl/quotactl/internal/serve"
 	"github.com/quotactl/quotactl/jobs"
@@ -100,11 +101,11 @@ func (d *Daemon) Begin(cfg *config.Config, list []*jobs.Job, store open.Backend,
 	return nil
 }
 
-// open opens the budgets of the jobs, and if the daemon serves charges all others of the
-// configuration too. It does not ask the store anything.
+// open opens the budgets of the jobs, and if the daemon serves charges or has alerts all others
+// of the configuration too. It does not ask the store anything.
 func (d *Daemon) open(cfg *config.Config, list []*jobs.Job) (*generation, error) {
 	var names []string
-	if d.servers != nil {
+	if d.servers != nil || len(cfg.Alerts) > 0 {
 		names = cfg.Budgets()
 	}
 	for _, job := range list {
@@ -182,12 +183,17 @@ func (d *Daemon) Run(ctx context.Context, drain <-chan struct{}, hangups <-chan 
 		}()
 		drain = d.drainWith(until, drain, under.over, &helpers)
 	}
+	defer d.ping(&options)()
 	runner, err := jobs.New(d.current.Load().jobs, options)
 	if err != nil {
 		return err
 	}
 	helpers.Go(func() { d.notices.watch(until, drain, &d.metrics.pulse, d.jobs) })
 	helpers.Go(func() { d.follow(until, drain, hangups, runner) })
+	if !d.o.Sandbox {
+		watcher := d.watcher(options.State)
+		helpers.Go(func() { watcher.Run(ctx, until) })
+	}
 	return runner.Run(ctx, drain, d.o.StartNow)
 }
 
@@ -245,9 +251,10 @@ func (d *Daemon) stopTakes() time.Duration {
 const storeCloses = 5 * time.Second
 
 // StopTakes is the longest that a stop may take: passes under way use their grace and are
-// recorded, requests under way are answered, and the store is closed.
+// recorded, alerts that are due are tried, requests under way are answered, and the store is
+// closed.
 func StopTakes(grace, storeTimeout time.Duration) time.Duration {
-	return grace + jobs.EndTakes + lastRequest + storeTimeout + storeCloses + storeTimeout
+	return grace + jobs.EndTakes + alert.StopTakes + lastRequest + storeTimeout + storeCloses + storeTimeout
 }
 
 // remember adds the places of a configuration's secrets. It keeps the earlier ones:
@@ -259,11 +266,14 @@ func (d *Daemon) remember(cfg *config.Config) {
 	if d.named != nil {
 		all = d.named.Upstreams[0]
 	}
+	places := cfg.SecretPlaces()
 	for _, upstream := range cfg.Upstreams {
-		for _, credential := range upstream.Credentials {
-			if !slices.Contains(all.Credentials, credential) {
-				all.Credentials = append(all.Credentials, credential)
-			}
+		places = append(places, upstream.Credentials...)
+	}
+	for _, place := range places {
+		place.Label = ""
+		if !slices.Contains(all.Credentials, place) {
+			all.Credentials = append(all.Credentials, place)
 		}
 	}
 	d.named = &config.Config{Store: cfg.Store, Upstreams: []config.Upstream{all}}

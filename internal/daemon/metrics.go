@@ -12,6 +12,7 @@ import (
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/internal/alert"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -36,6 +37,7 @@ type metrics struct {
 	store, lateness              *prometheus.HistogramVec
 	breaker, loaded              prometheus.Gauge
 	reloads                      *prometheus.CounterVec
+	alerts, pings                *prometheus.CounterVec
 	limits                       *limitCollector
 	http                         *httpMetrics
 	jobs                         *jobCollector // nil until Run
@@ -73,6 +75,8 @@ func newMetrics(budgets map[string]*budget.Budget, timeout time.Duration, versio
 		breaker: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "quotactl", Name: "breaker_open", Help: "1 while this process, or the whole host, treats the store as out of reach.",
 		}),
+		alerts:  counter("alert_deliveries_total", "Tries of this process to deliver the messages of an alert, by result.", "alert", "result"),
+		pings:   counter("job_pings_total", "Pings of this process, by result.", "job", "result"),
 		reloads: counter("config_reloads_total", "Reloads of the configuration, by outcome.", "outcome"),
 		loaded: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "quotactl", Name: "config_loaded_timestamp_seconds", Help: "When the configuration in force was loaded, in seconds since the Unix epoch.",
@@ -90,7 +94,7 @@ func newMetrics(budgets map[string]*budget.Budget, timeout time.Duration, versio
 	})
 	info.Set(1)
 	m.http.register(m.registry)
-	m.registry.MustRegister(m.decisions, m.units, m.nearMisses, m.leasedTakes, m.leasedUnits, m.observed, m.remembered, m.drift, m.unread, m.passes, m.missed, m.runs, m.store, m.lateness, m.breaker, m.reloads, m.loaded, info,
+	m.registry.MustRegister(m.decisions, m.units, m.nearMisses, m.leasedTakes, m.leasedUnits, m.observed, m.remembered, m.drift, m.unread, m.passes, m.missed, m.runs, m.store, m.lateness, m.breaker, m.reloads, m.loaded, m.alerts, m.pings, info,
 		m.limits, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -199,6 +203,15 @@ func (m *metrics) decided(batch driver.Batch, decisions driver.Decisions, err er
 			m.nearMisses.WithLabelValues(name, m.limit(name, limit.Name)).Inc()
 		}
 	}
+}
+
+// alerted counts a try to deliver a message of an alert, pinged one to call a job's ping.
+func (m *metrics) alerted(name string, result alert.Result) {
+	m.alerts.WithLabelValues(name, string(result)).Inc()
+}
+
+func (m *metrics) pinged(job string, result alert.Result) {
+	m.pings.WithLabelValues(job, string(result)).Inc()
 }
 
 // The methods of jobs.Observer.

@@ -14,6 +14,7 @@ import (
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/alert"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs"
@@ -50,6 +51,8 @@ func TestMetricNames(t *testing.T) {
 	w.m.TickStarted(job, 0)
 	w.m.RunEnded(job, "US", jobs.Failed)
 	w.m.PassEnded(job, jobs.Failed)
+	w.m.alerted("team", alert.Failed)
+	w.m.pinged("pull", alert.Failed)
 	w.m.ResponseUnread(job, budgethttp.Unread{Operation: "get", What: budgethttp.UnreadActual})
 	w.succeeded()
 	_, text := w.get("/metrics")

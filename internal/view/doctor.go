@@ -2,18 +2,20 @@ package view
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/quotactl/quotactl/internal/answer"
 )
 
-// Doctor is a line for each finding, and one for its advice.
+// Doctor shows what doctor has found, a line for each check and one for each advice.
 func Doctor(d answer.Doctor) string {
-	out := d.Store + "\n"
+	var b strings.Builder
+	b.WriteString(d.Store + "\n")
 	for _, f := range d.Checks {
-		out += fmt.Sprintf("  %-7s  %s: %s\n", f.Level, f.Check, f.Says)
+		fmt.Fprintf(&b, "  %-7s  %s: %s\n", f.Level, f.Check, f.Says)
 		if f.Advice != "" {
-			out += fmt.Sprintf("  %-7s  -> %s\n", "", f.Advice)
+			fmt.Fprintf(&b, "  %-7s  -> %s\n", "", f.Advice)
 		}
 	}
-	return out
+	return b.String()
 }

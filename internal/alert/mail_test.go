@@ -1,0 +1,169 @@
+package alert
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/emersion/go-sasl"
+	"github.com/emersion/go-smtp"
+
+	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/internal/certtest"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
+)
+
+const mailPassword = "p4ss-w0rd"
+
+// mailServer is a real SMTP server that keeps the mails that it takes.
+type mailServer struct {
+	mu       sync.Mutex
+	mails    []string
+	to       []string
+	loggedIn int
+	refuses  error
+}
+
+type mailSession struct {
+	server *mailServer
+	needs  bool // a login
+	known  bool
+}
+
+func (s *mailServer) session(needs bool) smtp.BackendFunc {
+	return func(*smtp.Conn) (smtp.Session, error) { return &mailSession{server: s, needs: needs}, nil }
+}
+
+func (s *mailSession) AuthMechanisms() []string { return []string{sasl.Plain} }
+
+func (s *mailSession) Auth(string) (sasl.Server, error) {
+	return sasl.NewPlainServer(func(_, user, password string) error {
+		if user != "quotactl" || password != mailPassword {
+			return &smtp.SMTPError{Code: 535, Message: "wrong password " + password}
+		}
+		s.known = true
+		s.server.mu.Lock()
+		defer s.server.mu.Unlock()
+		s.server.loggedIn++
+		return nil
+	}), nil
+}
+
+func (s *mailSession) Mail(string, *smtp.MailOptions) error {
+	if s.needs && !s.known {
+		return errors.New("log in first")
+	}
+	return s.server.refuses
+}
+
+func (s *mailSession) Rcpt(to string, _ *smtp.RcptOptions) error {
+	s.server.mu.Lock()
+	defer s.server.mu.Unlock()
+	s.server.to = append(s.server.to, to)
+	return nil
+}
+
+func (s *mailSession) Data(r io.Reader) error {
+	text, err := io.ReadAll(r)
+	s.server.mu.Lock()
+	defer s.server.mu.Unlock()
+	s.server.mails = append(s.server.mails, string(text))
+	return err
+}
+
+func (s *mailSession) Reset()        {}
+func (s *mailSession) Logout() error { return nil }
+
+// startMail starts a server on 127.0.0.1: with security as in a configuration.
+func startMail(t *testing.T, security string) (*mailServer, config.Alert, *tls.Config) {
+	t.Helper()
+	cert, key := certtest.SelfSigned(t, t.TempDir())
+	pair := must.Get(tls.LoadX509KeyPair(cert, key))(t)
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(must.Get(os.ReadFile(cert))(t))
+	taken := &mailServer{}
+	server := smtp.NewServer(taken.session(security != "none"))
+	server.Domain = "127.0.0.1"
+	server.ErrorLog = log.New(io.Discard, "", 0)
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	port := l.Addr().(*net.TCPAddr).Port
+	switch security {
+	case "tls":
+		l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{pair}})
+	case "starttls":
+		server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{pair}}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(l) // until it is closed
+	}()
+	t.Cleanup(func() {
+		must.Do(t, server.Close())
+		<-done
+	})
+	a := config.Alert{Name: "night", MailTo: []string{"ops@example.org", "night@example.org"}, SMTP: config.SMTP{Host: "127.0.0.1", Port: port, Security: security, From: "quotactl@example.org"}}
+	if security != "none" {
+		a.SMTP.User, a.SMTP.PasswordEnv = "quotactl", "PW"
+	}
+	return taken, a, &tls.Config{RootCAs: roots}
+}
+
+func passwordIs(password string) func(string) (string, bool) {
+	return func(name string) (string, bool) { return password, name == "PW" }
+}
+
+func TestMails(t *testing.T) {
+	for _, security := range []string{"none", "starttls", "tls"} {
+		t.Run(security, func(t *testing.T) {
+			t.Parallel()
+			server, a, roots := startMail(t, security)
+			m := newMessage(a.Name, subject{Kind: kindExhausted, Budget: "shop/main", Limit: "daily"}, turn{Begin, 1, 1, "shop/main is exhausted – 0 left\n.\n"})
+			check.NoError(t, newSender(passwordIs(mailPassword), roots).deliver(t.Context(), a, m), "a mail")
+			check.EqualSlices(t, server.to, []string{"ops@example.org", "night@example.org"}, "to")
+			check.Equal(t, len(server.mails), 1, "mails")
+			for _, part := range []string{"Subject: quotactl: exhausted shop/main daily", "From: <quotactl@example.org>", "Message-ID: <" + m.ID + "@quotactl>", "shop/main is exhausted", "limit: daily"} {
+				check.Contains(t, server.mails[0], part, "the mail")
+			}
+			if security == "none" {
+				return
+			}
+			check.Equal(t, server.loggedIn, 1, "logins")
+			err := newSender(passwordIs("wr0ng-p4ss"), roots).deliver(t.Context(), a, m)
+			if err == nil || strings.Contains(err.Error(), "wr0ng") {
+				t.Errorf("with a wrong password: %v", err)
+			}
+			if err := newSender(passwordIs(mailPassword), nil).deliver(t.Context(), a, m); err == nil {
+				t.Error("a certificate of nobody known was taken")
+			}
+			server.refuses = &smtp.SMTPError{Code: 452, Message: "full"}
+			if err := newSender(passwordIs(mailPassword), roots).deliver(t.Context(), a, m); err == nil || !strings.Contains(err.Error(), "full") {
+				t.Errorf("a server that refuses: %v", err)
+			}
+			check.Equal(t, len(server.mails), 1, "mails")
+		})
+	}
+}
+
+// A server that offers no TLS gets neither password nor mail.
+func TestMailsNeverInTheClear(t *testing.T) {
+	t.Parallel()
+	server, a, roots := startMail(t, "none")
+	a.SMTP.Security, a.SMTP.User, a.SMTP.PasswordEnv = "starttls", "quotactl", "PW"
+	if err := newSender(passwordIs(mailPassword), roots).deliver(t.Context(), a, Message{ID: "1", Text: "x"}); err == nil {
+		t.Error("it was sent in the clear")
+	}
+	a.SMTP.User = ""
+	if err := newSender(passwordIs(mailPassword), roots).deliver(t.Context(), a, Message{ID: "1", Text: "x"}); err == nil {
+		t.Error("without a login it was sent in the clear")
+	}
+	check.Equal(t, len(server.mails)+server.loggedIn, 0, "mails and logins")
+}

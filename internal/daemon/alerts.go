@@ -1,0 +1,39 @@
+package daemon
+
+import (
+	"context"
+
+	"github.com/quotactl/quotactl/internal/alert"
+	"github.com/quotactl/quotactl/jobs"
+)
+
+// watcher makes what looks for the alerts in force and delivers them.
+func (d *Daemon) watcher(state jobs.State) *alert.Watcher {
+	return alert.New(alert.Options{State: state, Env: d.o.Env, Log: d.log, Count: d.metrics.alerted, Current: func() alert.Now {
+		g := d.current.Load()
+		return alert.Now{Alerts: g.config.Alerts, Budgets: g.budgets, Jobs: g.jobs}
+	}})
+}
+
+// ping has passes call the addresses of their jobs. What happens in a sandbox concerns nobody.
+// The returned function makes the last pings.
+func (d *Daemon) ping(options *jobs.Options) (finish func()) {
+	if d.o.Sandbox {
+		return func() {}
+	}
+	pinger := alert.NewPinger(d.o.Env, d.log, d.metrics.pinged)
+	options.Ping = pinger.Pass
+	return pinger.Close
+}
+
+// TellOnce prepares options for single passes: they ping, and the returned function then tells
+// what there is to tell, once.
+func (d *Daemon) TellOnce(ctx context.Context, options *jobs.Options) (finish func()) {
+	made := d.ping(options)
+	return func() {
+		made()
+		if !d.o.Sandbox {
+			d.watcher(options.State).Once(ctx)
+		}
+	}
+}
