@@ -309,6 +309,10 @@ func (s *simulation) call(p *pass, r *run) {
 	if next.calls -= calls; next.calls == 0 {
 		r.left = r.left[1:]
 	}
+	took += calls * j.notes
+	if len(r.left) == 0 {
+		took += j.notes
+	}
 	if took == 0 {
 		s.call(p, r)
 		return

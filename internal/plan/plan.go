@@ -52,6 +52,9 @@ type Job struct {
 	Call time.Duration
 	// Begins is how long a daemon takes to begin or to record a pass of the job.
 	Begins time.Duration
+	// Notes is how long a daemon takes to note that a page was fetched, and that a run has
+	// ended, where the job keeps checkpoints.
+	Notes time.Duration
 	// Progress are the records so far of the passes under way, in the order of Active; nil:
 	// nothing is known of one.
 	Progress []*jobs.Record
@@ -183,7 +186,7 @@ func (b *Budget) ledger(now int64) *ledger {
 // inFakeTime is the job as it begins.
 func (one *Job) inFakeTime(place int64, l *ledger, prices func(string) int64) *job {
 	j := &job{
-		Job: one.Job, prices: prices, place: place, ledger: l, needs: one.Needs, call: one.Call.Microseconds(), begins: one.Begins.Microseconds(),
+		Job: one.Job, prices: prices, place: place, ledger: l, needs: one.Needs, call: one.Call.Microseconds(), begins: one.Begins.Microseconds(), notes: one.Notes.Microseconds(),
 		paused: one.Pause != nil, first: append([]string(nil), one.First...), nextRegion: one.NextRegion, rest: map[string]needsLeft{}, complete: map[string]int{}, nth: map[string]int64{},
 	}
 	for _, c := range l.counters {

@@ -30,7 +30,7 @@ func planned(t *testing.T, ctx context.Context, q Question) (list []Pass) {
 		one := &question.Jobs[i]
 		one.Call, one.Begins = latency, time.Duration(i+1)*jobStep
 		if one.Checkpoint > 0 { // each page is noted in the job's document
-			one.Call += one.Begins
+			one.Notes = one.Begins
 		}
 	}
 	answer := must.Get(question.Plan(ctx))(t)

@@ -32,6 +32,7 @@ type job struct {
 	nth       map[string]int64 // how many runs of each region have started
 	complete  map[string]int   // how many of them were complete
 	call      int64            // how long a call takes, µs
+	notes     int64            // how long a daemon takes to note a page, µs
 	begins    int64            // how long a daemon takes to begin or to record a pass, µs
 	guarantee int64            // of its share, the most over the limits
 
