@@ -170,6 +170,10 @@ func (s *simulation) resume(l *ledger) {
 		}
 		if d.at <= s.now {
 			d.at, d.held = max(no.soonest, s.now+d.pass.job.begins+lookPause), no.held
+			if d.pass.job.begins > 0 { // that is noted before the next is looked at
+				s.resumeSoon(l, s.now+d.pass.job.begins)
+				return
+			}
 		}
 	}
 	for _, d := range l.deferred {
