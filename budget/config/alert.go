@@ -112,14 +112,12 @@ func (c *Config) readAlert(node Node) Alert {
 	return a
 }
 
-// readAlertOn reads what an alert tells of; by default all but forecasts and use.
+// readAlertOn reads what an alert tells of; by default all but use.
 func readAlertOn(node Node) (list []AlertOn) {
 	words, ok := node.SomeTexts()
 	if !ok {
 		for _, kind := range alertKinds {
-			if kind != "forecast" {
-				list = append(list, AlertOn{Kind: kind})
-			}
+			list = append(list, AlertOn{Kind: kind})
 		}
 		return list
 	}

@@ -170,3 +170,34 @@ func TestAlertsOverThreeDaemons(t *testing.T) {
 		}))
 	}
 }
+
+const forecastConfig = `
+[upstream.shop.costs]
+"get" = 1
+[upstream.shop.limit.daily]
+limit  = 100
+window = "24h"
+[upstream.shop.credential.main]
+[job.hourly]
+budget   = "shop/main"
+schedule = "30 * * * *"
+needs    = { get = 60 }
+command  = ["true"]
+[alert.team]
+url_env = "HOOK"
+on      = ["forecast"]
+`
+
+// Of a pass that will not start in hours, people are told by the plan.
+func TestForecastIsTold(t *testing.T) {
+	t.Parallel()
+	h := &theHook{got: map[string][]string{}, tried: map[string][]string{}, status: 200}
+	server := httptest.NewServer(h)
+	defer server.Close()
+	d := newServing(t, forecastConfig, "run", "--listen", "0")
+	d.Env = append(d.Env, "HOOK="+server.URL+"/d0")
+	d.start()
+	becomes(t, "the forecast was told", func() bool { return h.count("forecast begin") == 1 })
+	d.signal(syscall.SIGTERM)
+	d.exits(exitDone)
+}

@@ -30,7 +30,7 @@ type planFlags struct {
 // The bounds of a plan's span, and what it is unless told.
 const (
 	leastPlan   = time.Minute
-	defaultPlan = 48 * time.Hour
+	defaultPlan = plan.DefaultSpan
 	mostPlan    = 62 * 24 * time.Hour
 )
 
@@ -276,19 +276,12 @@ func (a *app) forecast(ctx context.Context, cfg *config.Config, store open.Backe
 	if len(list) == 0 || until.Sub(now) > mostPlan {
 		return nil
 	}
-	lived, question, err := func() (*plan.Plan, *plan.Question, error) {
-		w, err := (&asked{a: a, store: store}).world(cfg, list)
-		if err != nil {
-			return nil, nil, err
-		}
-		question, err := plan.Read(ctx, store, w.budgets, list, now, plan.Reading{Rough: true})
-		if err != nil {
-			return nil, nil, err
-		}
-		question.Until = until
-		lived, err := question.Plan(ctx)
-		return lived, question, err
-	}()
+	w, err := (&asked{a: a, store: store}).world(cfg, list)
+	var question *plan.Question
+	var lived *plan.Plan
+	if err == nil {
+		question, lived, err = plan.Ahead(ctx, store, w.budgets, list, now, until)
+	}
 	if err != nil {
 		a.logger().Warn("what the next passes will lack is not known", "err", err)
 		return nil

@@ -139,11 +139,11 @@ func TestLocksForecastsAndOutages(t *testing.T) {
 		w.mu.Lock()
 		w.plan = []Forecast{{Job: "nightly", Budget: "shop/main", Limit: "daily", At: time.Now().Add(time.Hour), Short: 120}}
 		w.mu.Unlock()
-		time.Sleep(2 * time.Minute)
+		time.Sleep(2 * planEvery)
 		w.mu.Lock()
 		w.plan = nil
 		w.mu.Unlock()
-		time.Sleep(2 * time.Minute)
+		time.Sleep(2 * planEvery)
 		w.tells("locked begin", "locked end", "forecast begin", "forecast end")
 		check.Contains(t, w.hook.messages()[2].Text, "by 120 units", "text")
 		away.out.Store(true)

@@ -24,8 +24,8 @@ const LookEvery = 5 * time.Second
 const (
 	// lookTakes bounds one look.
 	lookTakes = 20 * time.Second
-	// planEvery is how often the plan is asked, which takes longer than a look.
-	planEvery = time.Minute
+	// planEvery is how often the plan is asked: it reads ledgers and records, and lives two days.
+	planEvery = 5 * time.Minute
 	// mostRead is how many records of a job are read at once.
 	mostRead = 16
 )

@@ -2,17 +2,35 @@ package daemon
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/quotactl/quotactl/internal/alert"
+	"github.com/quotactl/quotactl/internal/plan"
 	"github.com/quotactl/quotactl/jobs"
 )
 
 // watcher makes what looks for the alerts in force and delivers them.
 func (d *Daemon) watcher(state jobs.State) *alert.Watcher {
-	return alert.New(alert.Options{State: state, Env: d.o.Env, Log: d.log, Count: d.metrics.alerted, Current: func() alert.Now {
+	return alert.New(alert.Options{State: state, Env: d.o.Env, Log: d.log, Count: d.metrics.alerted, Forecast: d.forecast, Current: func() alert.Now {
 		g := d.current.Load()
 		return alert.Now{Alerts: g.config.Alerts, Budgets: g.budgets, Jobs: g.jobs}
 	}})
+}
+
+// forecast lists the first pass of each job that, by the plan, will lack units.
+func (d *Daemon) forecast(ctx context.Context) (list []alert.Forecast, err error) {
+	g, now := d.current.Load(), d.o.Now()
+	question, lived, err := plan.Ahead(ctx, d.store, slices.Collect(maps.Values(g.budgets)), g.jobs, now, now.Add(plan.DefaultSpan))
+	if err != nil {
+		return nil, err
+	}
+	for _, j := range question.Sums(lived) {
+		if j.First != nil {
+			list = append(list, alert.Forecast{Job: j.Name, Budget: j.Budget, Limit: j.First.Limit, At: j.First.At, Short: j.First.Short})
+		}
+	}
+	return list, nil
 }
 
 // ping has passes call the addresses of their jobs. What happens in a sandbox concerns nobody.

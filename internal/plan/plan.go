@@ -17,6 +17,9 @@ import (
 	"github.com/quotactl/quotactl/jobs"
 )
 
+// DefaultSpan is how far a plan reaches unless told: what fails tomorrow is known today.
+const DefaultSpan = 48 * time.Hour
+
 // Question asks what the jobs of a configuration will do.
 type Question struct {
 	// From is the instant of the ledgers, and the plan's first. Until is its last.

@@ -69,6 +69,17 @@ func Read(ctx context.Context, from Store, budgets []*budget.Budget, list []*job
 	return q, nil
 }
 
+// Ahead plans from an instant to another, from ledgers that are read roughly.
+func Ahead(ctx context.Context, from Store, budgets []*budget.Budget, list []*jobs.Job, now, until time.Time) (*Question, *Plan, error) {
+	q, err := Read(ctx, from, budgets, list, now, Reading{Rough: true})
+	if err != nil {
+		return nil, nil, err
+	}
+	q.Until = until
+	lived, err := q.Plan(ctx)
+	return q, lived, err
+}
+
 // readRecord is a pass's record; nil if there is none, or another version wrote it.
 func readRecord(text json.RawMessage) *jobs.Record {
 	record := &jobs.Record{}
