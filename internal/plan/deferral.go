@@ -107,7 +107,7 @@ func (j *job) forget(d *deferred) {
 // resumeSoon looks at a budget's deferred passes at an instant. Among what happens then it comes
 // as the first of the jobs whose pass is looked at.
 func (s *simulation) resumeSoon(l *ledger, at int64) {
-	if at = max(at, s.now); l.looks != 0 && l.looks <= at {
+	if at = max(at, s.now); l.looking || l.looks != 0 && l.looks <= at {
 		return
 	}
 	l.looks = at
@@ -128,11 +128,6 @@ func (s *simulation) resumeSoon(l *ledger, at int64) {
 // resume has the first of a budget's deferred passes go on whose units are there, in their
 // order: larger guarantee, earlier tick, name.
 func (s *simulation) resume(l *ledger) {
-	const (
-		slotPoll   = 500e3
-		lookPause  = 250e3
-		afterwards = 1 // once it has spent or holds something
-	)
 	if s.now > s.until { // what goes on after the plan is not in it
 		return
 	}
@@ -147,35 +142,59 @@ func (s *simulation) resume(l *ledger) {
 		x, y := a.pass.job, b.pass.job
 		return cmp.Or(cmp.Compare(y.guarantee, x.guarantee), cmp.Compare(a.pass.tick, b.pass.tick), cmp.Compare(x.Name, y.Name))
 	})
-	due := slices.ContainsFunc(list, func(d *deferred) bool { return d.at <= s.now })
-	for _, d := range list {
-		if !due {
-			break
+	if slices.ContainsFunc(list, func(d *deferred) bool { return d.at <= s.now }) {
+		l.looking = true
+		s.lookAt(l, list)
+		return
+	}
+	s.resumeLater(l)
+}
+
+// lookAt looks at deferred passes in turn, until one goes on: when the instant of one has come, at
+// all of them.
+func (s *simulation) lookAt(l *ledger, list []*deferred) {
+	const (
+		slotPoll   = 500e3
+		lookPause  = 250e3
+		afterwards = 1 // once it has spent or holds something
+	)
+	for i, d := range list {
+		j := d.pass.job
+		if !slices.Contains(l.deferred, d) || !j.free() {
+			continue
 		}
-		if most := d.pass.job.BudgetParallel; most > 0 && l.running >= most {
+		if most := j.BudgetParallel; most > 0 && l.running >= most {
+			l.looking = false
 			s.resumeSoon(l, s.now+slotPoll)
 			return
 		}
 		no := s.fitsDeferred(d)
 		if no == nil {
-			d.pass.job.forget(d)
-			begins := s.now + d.pass.job.begins
-			d.pass.job.active++
-			s.add(begins, looksLast, func() { // its claim takes a moment, in which others may take what was seen
-				d.pass.job.active--
+			j.forget(d)
+			j.active++
+			s.add(s.now+j.begins, looksLast, func() { // its claim takes a moment, in which others may take what was seen
+				j.active--
 				s.goOn(d)
 			})
-			s.resumeSoon(l, begins+afterwards)
+			l.looking = false
+			s.resumeSoon(l, s.now+j.begins+afterwards)
 			return
 		}
-		if d.at <= s.now {
-			d.at, d.held = max(no.soonest, s.now+d.pass.job.begins+lookPause), no.held
-			if d.pass.job.begins > 0 { // that is noted before the next is looked at
-				s.resumeSoon(l, s.now+d.pass.job.begins)
-				return
-			}
+		if d.at > s.now {
+			continue
+		}
+		d.at, d.held = max(no.soonest, s.now+j.begins+lookPause), no.held
+		if j.begins > 0 { // that is noted before the next is looked at
+			s.add(s.now+j.begins, looksLast, func() { s.lookAt(l, list[i+1:]) })
+			return
 		}
 	}
+	l.looking = false
+	s.resumeLater(l)
+}
+
+// resumeLater looks again when the next instant has come.
+func (s *simulation) resumeLater(l *ledger) {
 	for _, d := range l.deferred {
 		if at := min(d.at, d.pass.tick+d.pass.job.MaxLate.Microseconds()+1); at > s.now {
 			s.resumeSoon(l, at)

@@ -18,6 +18,7 @@ type ledger struct {
 	running    int // runs under way
 	deferred   []*deferred
 	catchingUp bool  // a caught-up pass is under way
+	looking    bool  // somebody looks at the deferred passes
 	looks      int64 // when the deferred passes are looked at next; 0: nobody does
 	claims     map[caller][]claim
 }
