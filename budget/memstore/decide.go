@@ -23,6 +23,7 @@ func (s *Store) Decide(ctx context.Context, batch driver.Batch) (driver.Decision
 	if l.lost(batch.Mark, batch.Limits, when.now) || len(l.missing(batch.Others, batch.Limits, when.now)) > 0 {
 		return driver.Decisions{}, lost(batch.Budget)
 	}
+	batch.Limits = l.plans.Within(l.last).Of(batch.Limits)
 	answer := driver.Decisions{Now: when.clock}
 	for _, item := range batch.Items {
 		answer.Items = append(answer.Items, l.decide(batch, item, when))
@@ -313,7 +314,7 @@ func (s *Store) Look(ctx context.Context, look driver.Look) (driver.View, error)
 	if l.lost(look.Mark, look.Limits, now) {
 		return driver.View{}, lost(look.Budget)
 	}
-	view := driver.View{Now: when.clock, Locks: l.standing(now), Mark: l.mark(now), AtWork: l.atWork(now), Tables: l.tables.Within(now), Missing: l.missing(look.Others, look.Limits, now)}
+	view := driver.View{Now: when.clock, Locks: l.standing(now), Mark: l.mark(now), AtWork: l.atWork(now), Tables: l.tables.Within(now), Plans: l.plans.Within(now), Missing: l.missing(look.Others, look.Limits, now)}
 	if until := l.recovering(look.Hosts); until > now {
 		view.Recovering = until
 	}
