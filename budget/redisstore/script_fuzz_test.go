@@ -124,7 +124,7 @@ var testScripts = lua.With(lua.Clock())
 func scriptedStore(replies []any, forever bool, timeout time.Duration) *Store {
 	return &Store{
 		client: &scripted{replies: replies, forever: forever}, prefix: DefaultPrefix, timeout: timeout,
-		scripts: testScripts, maxSteps: maxSteps, ledgers: map[string]*registry{}, plans: map[string]*plans{}, tidying: map[string]bool{}, clocks: map[string]*offset{},
+		scripts: testScripts, maxSteps: maxSteps, ledgers: map[string]*registry{}, plans: map[string]*plans{}, planned: map[string]*plannedText{}, tidying: map[string]bool{}, clocks: map[string]*offset{},
 	}
 }
 

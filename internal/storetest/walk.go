@@ -105,6 +105,9 @@ func (w *walker) episode(steps int) {
 			w.counts["limits changed"]++
 		}
 		limits := w.configs[w.rng.IntN(2)]
+		if slices.ContainsFunc(limits, limit.Limit.ByPlan) && w.rng.IntN(10) == 0 {
+			w.plans(limits)
+		}
 		if n := w.rng.IntN(100); w.calm && n < 88 {
 			w.decide(limits)
 			continue
@@ -121,8 +124,6 @@ func (w *walker) episode(steps int) {
 			w.finish()
 		case n < 90:
 			w.look(limits)
-		case n < 91:
-			w.plans(limits)
 		case n < 92:
 			w.holds()
 		case n < 93:
