@@ -79,7 +79,7 @@ func (l Limit) InForce(at int64) []int64 {
 
 // NeverFits reports whether an amount, in what the limit counts, can fit it at no time:
 // not even when nothing is used and every guarantee has lapsed that may lapse before the
-// call counts in the next period. The call belongs to the share with the index own (−1:
+// call counts in the next period, or by plan. The call belongs to the share with the index own (−1:
 // none), and its lease is in µs.
 func (l Limit) NeverFits(amount, floor int64, useHeadroom bool, own int, lease int64) bool {
 	if amount > l.Bound(floor, useHeadroom) {
@@ -90,7 +90,7 @@ func (l Limit) NeverFits(amount, floor int64, useHeadroom bool, own int, lease i
 	fits := func(beyond int64) bool { // with the guarantees in force that lapse later than that before the reset
 		kept := int64(0)
 		for i, s := range l.Shares {
-			if i != own && (beyond <= 0 || s.Lapse < beyond) {
+			if i != own && !s.Plan && (beyond <= 0 || s.Lapse < beyond) {
 				kept += guarantees[i]
 			}
 		}

@@ -178,7 +178,7 @@ func (l *ledger) refuses(batch driver.Batch, c claims, item driver.Item, start i
 		refusal = l.together(c, limits, item, refusal)
 	}
 	if len(c.holds) == 0 {
-		return refusal, true, observed
+		return refusal.UnlessPlanned(limits, item, now), true, observed
 	}
 	if refusal.Result == driver.NeverFits { // unless a hold ends
 		refusal.Result, refusal.RetryAt = driver.Refused, limit.Never
@@ -189,6 +189,9 @@ func (l *ledger) refuses(batch driver.Batch, c claims, item driver.Item, start i
 	}
 	switch at := l.fitsFrom(first, batch, item, now); at {
 	case limit.Never:
+		if refusal.RetryAt = limit.Never; refusal.UnlessPlanned(limits, item, now).RetryAt < limit.Never {
+			return refusal.UnlessPlanned(limits, item, now), true, observed
+		}
 		first := slices.IndexFunc(limits, item.WaitsForLapses)
 		refusal = driver.Decision{Result: driver.NeverFits, Limit: first, Remaining: limits[first].Remaining(l.used(limits[first], now) + c.held(limits[first]))}
 	case refusal.RetryAt:

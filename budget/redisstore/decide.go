@@ -291,6 +291,7 @@ func (b *batch) decision(item driver.Item, result driver.Result, answer []any) d
 		var waits []limit.Wait
 		d, waits = b.refusal(item, answer)
 		d = d.Together(b.Limits, item, waits, func(i int) int64 { return b.Limits[i].Remaining(used(i)) })
+		d = d.UnlessPlanned(b.Limits, item, numberAt(answer, 3))
 	}
 	return d
 }

@@ -66,7 +66,7 @@ func (d *decider) refuse(item driver.Item, now int64) (refusal driver.Decision, 
 	if len(lives.holds) > 0 {
 		return d.asHoldsEnd(item, refusal, waits, now)
 	}
-	return refusal.Together(d.batch.Limits, item, waits, d.remaining), true, nil
+	return refusal.Together(d.batch.Limits, item, waits, d.remaining).UnlessPlanned(d.batch.Limits, item, now), true, nil
 }
 
 // asHoldsEnd is the refusal by what would bind if no hold ever ended, with the first instant
@@ -99,6 +99,10 @@ func (d *decider) asHoldsEnd(item driver.Item, refusal driver.Decision, waits []
 			refusal.RetryAt, refusal.Ends = at, 0
 		}
 		return refusal, true, nil
+	}
+	refusal.RetryAt = limit.Never
+	if later := refusal.UnlessPlanned(d.batch.Limits, item, now); later.RetryAt < limit.Never {
+		return later, true, nil
 	}
 	never := driver.Decision{Result: driver.NeverFits, Limit: -1}
 	if never.Limit = slices.IndexFunc(d.batch.Limits, item.WaitsForLapses); never.Limit >= 0 {

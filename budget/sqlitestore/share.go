@@ -151,7 +151,12 @@ func (t *test) sumHeld() (sum int64) {
 }
 
 // neverFits reports whether the item cannot pass the test while the holds are the same.
-func (t *test) neverFits() bool { return t.held != nil && t.total(t.held, t.guarantees) > t.room }
+func (t *test) neverFits() bool {
+	if t.held == nil && t.divided && t.v.limit.ByPlan() { // all may be guaranteed to others
+		return t.total(make([]int64, t.parts()), t.guarantees) > t.room
+	}
+	return t.held != nil && t.total(t.held, t.guarantees) > t.room
+}
 
 // within reports whether a part is another share within its guarantee, so that what returns
 // to it frees nothing.

@@ -21,6 +21,7 @@ type guarantee struct {
 	Limit  string          `json:"limit"`
 	Units  int64           `json:"units"` // in what the limit counts
 	Lapse  *answer.Seconds `json:"lapse_seconds,omitempty"`
+	ByPlan bool            `json:"lapse_by_plan,omitempty"`
 }
 
 // guarantees lists what each job of a divided budget is guaranteed: first the configured
@@ -76,7 +77,7 @@ func guaranteeOf(job, budget string, l limit.Limit, share int) guarantee {
 	g := guarantee{Jobs: job, Budget: budget, Limit: l.Name}
 	if share >= 0 {
 		s := l.Shares[share]
-		g.Share, g.Units = answer.Text(s.Name), s.Guarantee
+		g.Share, g.Units, g.ByPlan = answer.Text(s.Name), s.Guarantee, s.Plan
 		if s.Lapse > 0 {
 			lapse := answer.Seconds(time.Duration(s.Lapse) * time.Microsecond)
 			g.Lapse = &lapse
@@ -92,6 +93,8 @@ func guaranteeTable(list []guarantee) *table.Table {
 		switch {
 		case share == "":
 			share, until = "-", "-"
+		case g.ByPlan:
+			until = "its jobs need no more"
 		case g.Lapse != nil:
 			until = limit.SpanText(time.Duration(*g.Lapse)) + " before the reset"
 		}

@@ -27,6 +27,14 @@ func (w *walker) plans(limits []limit.Limit) {
 			w.lengths = append(w.lengths, until-w.now)
 		}
 	}
+	if w.rng.IntN(2) == 0 { // another daemon knows of less need, for longer
+		less := driver.PlanChange{Budget: c.Budget, Now: c.Now, Writer: "d"}
+		for _, s := range c.Shares {
+			s.Guarantee, s.Until = 0, s.Until+1+w.rng.Int64N(4*minute)
+			less.Shares = append(less.Shares, s)
+		}
+		change(w, less)
+	}
 	if len(w.lengths) > 24 {
 		w.lengths = slices.Delete(w.lengths, 0, len(w.lengths)-24)
 	}
