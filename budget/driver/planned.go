@@ -21,6 +21,9 @@ type PlanChange struct {
 // PlannedShare is what a record says of one share of one limit.
 type PlannedShare struct {
 	Key string // [limit.Limit.PlanKey]
+	// Jobs is a digest of the jobs whose needs the writer counted, without blanks; "-": it does
+	// not matter. Stores take no notice.
+	Jobs string
 	limit.Planned
 }
 
@@ -62,6 +65,9 @@ func (p Plans) With(c PlanChange, now int64) (Plans, error) {
 		if s.Key == "" || strings.ContainsAny(s.Key, " \n*") || s.Guarantee < 0 || s.Guarantee > 2*limit.MaxUnits {
 			return nil, fmt.Errorf("%s: %w: a guarantee of %d for share %q: use 0 to %d, and keys of limit.Limit.PlanKey", c.Doing(), ErrInvalid, s.Guarantee, s.Key, 2*limit.MaxUnits)
 		}
+		if s.Jobs == "" || strings.ContainsAny(s.Jobs, " \n") {
+			s.Jobs = "-"
+		}
 		if s.Until = min(s.Until, now+limit.MaxPlanned); s.Until <= now {
 			continue
 		}
@@ -83,7 +89,7 @@ func (p Plans) inOne(key string, most int, these func(Plan) bool) Plans {
 		return p
 	}
 	rest := slices.DeleteFunc(slices.Clone(p), these)
-	return append(rest, Plan{anyone, PlannedShare{key, limit.Planned{Guarantee: 2 * limit.MaxUnits, Until: until}}})
+	return append(rest, Plan{anyone, PlannedShare{key, "-", limit.Planned{Guarantee: 2 * limit.MaxUnits, Until: until}}})
 }
 
 // Within returns the records that have not ended at now.
@@ -125,11 +131,11 @@ func (p Plans) Of(limits []limit.Limit) []limit.Limit {
 	return list
 }
 
-// String is the records as ParsePlans reads them: "WRITER KEY GUARANTEE UNTIL" each.
+// String is the records as ParsePlans reads them: "WRITER KEY JOBS GUARANTEE UNTIL" each.
 func (p Plans) String() string {
 	var words []string
 	for _, one := range p {
-		words = append(words, one.Writer, one.Key, strconv.FormatInt(one.Guarantee, 10), strconv.FormatInt(one.Until, 10))
+		words = append(words, one.Writer, one.Key, one.Jobs, strconv.FormatInt(one.Guarantee, 10), strconv.FormatInt(one.Until, 10))
 	}
 	return strings.Join(words, " ")
 }
@@ -137,16 +143,16 @@ func (p Plans) String() string {
 // ParsePlans reads what String wrote.
 func ParsePlans(text string) (Plans, error) {
 	words := strings.Fields(text)
-	if len(words)%4 != 0 {
-		return nil, fmt.Errorf("the records %q of what shares need are not writers, shares, guarantees and instants", text)
+	if len(words)%5 != 0 {
+		return nil, fmt.Errorf("the records %q of what shares need are not writers, shares, jobs, guarantees and instants", text)
 	}
 	var p Plans
-	for four := range slices.Chunk(words, 4) {
-		guarantee, err := strconv.ParseInt(four[2], 10, 64)
+	for five := range slices.Chunk(words, 5) {
+		guarantee, err := strconv.ParseInt(five[3], 10, 64)
 		if err == nil {
 			var until int64
-			if until, err = strconv.ParseInt(four[3], 10, 64); err == nil {
-				p = append(p, Plan{four[0], PlannedShare{four[1], limit.Planned{Guarantee: guarantee, Until: until}}})
+			if until, err = strconv.ParseInt(five[4], 10, 64); err == nil {
+				p = append(p, Plan{five[0], PlannedShare{five[1], five[2], limit.Planned{Guarantee: guarantee, Until: until}}})
 			}
 		}
 		if err != nil {

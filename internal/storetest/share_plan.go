@@ -106,7 +106,7 @@ func testPlanRecords(t *testing.T, w *world) {
 	day := shared(rolling("day", 100, 24*time.Hour), byPlan(share("nightly", 60)))
 	w.limits = []limit.Limit{day}
 	record := func(writer string, guarantee, lasts int64) driver.Plan {
-		return driver.Plan{Writer: writer, PlannedShare: driver.PlannedShare{Key: day.PlanKey(0), Planned: limit.Planned{Guarantee: guarantee, Until: w.now + lasts}}}
+		return driver.Plan{Writer: writer, PlannedShare: driver.PlannedShare{Key: day.PlanKey(0), Jobs: "-", Planned: limit.Planned{Guarantee: guarantee, Until: w.now + lasts}}}
 	}
 	w.plan("d1", day, 5, minute)
 	w.plan("d2", day, 7, hour) // no longer than MaxPlanned

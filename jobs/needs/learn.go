@@ -26,7 +26,14 @@ type Sample struct {
 //
 // A run that was cut says only that as much is needed at least. So it takes part where it
 // took more than the quantile of the complete runs, and never lowers the estimate.
-func Learn(samples []Sample) Estimate {
+func Learn(samples []Sample) Estimate { return learn(samples, quantile) }
+
+// Most is Learn with the most that one of these runs took, in place of the quantile: what the
+// next run may take.
+func Most(samples []Sample) Estimate { return learn(samples, slices.Max[[]int64]) }
+
+// learn is Learn with what stands for several values.
+func learn(samples []Sample, of func([]int64) int64) Estimate {
 	complete := 0
 	for i, s := range samples {
 		if s.Complete {
@@ -50,8 +57,8 @@ func Learn(samples []Sample) Estimate {
 	for _, operation := range slices.Sorted(maps.Keys(operations)) {
 		a := Amount{
 			Operation: operation,
-			Units:     usual(samples, operation, func(a Amount) int64 { return a.Units }),
-			Calls:     usual(samples, operation, func(a Amount) int64 { return a.Calls }),
+			Units:     usual(samples, operation, of, func(a Amount) int64 { return a.Units }),
+			Calls:     usual(samples, operation, of, func(a Amount) int64 { return a.Calls }),
 		}
 		if a.Units > 0 || a.Calls > 0 { // an operation of few runs
 			learned.Amounts = append(learned.Amounts, a)
@@ -60,8 +67,8 @@ func Learn(samples []Sample) Estimate {
 	return learned
 }
 
-// usual is the quantile of what an operation took, in units or in calls.
-func usual(samples []Sample, operation string, of func(Amount) int64) int64 {
+// usual is what stands for what an operation took, in units or in calls.
+func usual(samples []Sample, operation string, several func([]int64) int64, of func(Amount) int64) int64 {
 	var whole, cut []int64
 	for _, s := range samples {
 		took := int64(0)
@@ -74,13 +81,13 @@ func usual(samples []Sample, operation string, of func(Amount) int64) int64 {
 			cut = append(cut, took)
 		}
 	}
-	q := quantile(whole)
+	q := several(whole)
 	for _, least := range cut {
 		if least > q {
 			whole = append(whole, least)
 		}
 	}
-	return quantile(whole)
+	return several(whole)
 }
 
 // quantile is the smallest of the values that at least 0.9 of them do not exceed.

@@ -1,0 +1,149 @@
+package jobs
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/effort"
+	"github.com/quotactl/quotactl/internal/must"
+)
+
+// plannedDay is the limit of a herd whose share feeds lapses by plan.
+func plannedDay(most, guarantee int64, jobs string) string {
+	return fmt.Sprintf(`
+[upstream.youtube.limit.day]
+limit = %d
+calendar = "day"
+timezone = "UTC"
+[upstream.youtube.share.feeds]
+jobs = [%s]
+units = %d
+lapse = "plan"
+limits = ["day"]
+`, most, jobs, guarantee)
+}
+
+// take has somebody else charge one unit after another, until one is refused; so many were
+// granted.
+func (h *herd) take(job string) (n int) {
+	h.t.Helper()
+	for {
+		_, err := h.options.Budgets["youtube/key1"].Charge(h.t.Context(), budget.Call{Operation: "videos.list", Labels: budget.Labels{Job: job}})
+		if errors.Is(err, budget.ErrExhausted) {
+			return n
+		}
+		must.Do(h.t, err)
+		n++
+	}
+}
+
+// Others may take what a share's jobs cannot need until the reset any more, and a request
+// counts before its pass begins.
+func TestPlannedGuarantee(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHerd(t, setup{job: "schedule = \"@yearly\"", more: plannedDay(100, 60, `"job0"`)},
+			"schedule = \"0 */6 * * *\"\nregions = [\"US\", \"GB\"]\nneeds = { \"videos.list\" = 1 }", "job0")
+		must.Equal(t, h.take("backfill"), 40, "granted without a daemon")
+		h.begin()
+		after(time.Minute)
+		// The passes of 06:00, 12:00 and 18:00 take 2 units each.
+		must.Equal(t, h.take("backfill"), 100-40-6, "granted beside a daemon")
+		after(6 * time.Hour)
+		must.Equal(t, h.take("backfill"), 0, "granted when the next pass has taken its units")
+		h.crash(h.daemons[0])
+		after(6*time.Minute + time.Second)
+		check.Equal(t, h.used(), 100-4, "used")
+	})
+}
+
+// Random daemons that die, know other jobs, and return. Share feeds guarantees all that its
+// jobs take: none of their runs is ever refused. While daemons that know the jobs live, nothing
+// that somebody else wanted is left at a reset.
+func TestPlannedGuaranteesAtRandom(t *testing.T) {
+	t.Parallel()
+	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
+	for i := range effort.Of[uint64](2, 20) {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { walkPlanned(t, rand.New(rand.NewPCG(seed+i, 0))) })
+		})
+	}
+}
+
+func walkPlanned(t *testing.T, rng *rand.Rand) {
+	names := []string{"job0", "job1", "job2"}
+	every := []string{"*/30 * * * *", "7 * * * *", "15 */4 * * *"}[rng.IntN(3)]
+	regions := []string{`"US"`, `"US", "GB"`, `"US", "GB", "DE"`}[rng.IntN(3)]
+	share := []string{`"job0", "job1", "job2"`, `"job0", "job1"`}[rng.IntN(2)]
+	lines := fmt.Sprintf("schedule = %q\nregions = [%s]\ngrace = \"1s\"\nneeds = { \"videos.list\" = 1 }", every, regions)
+	h := newHerd(t, setup{job: "schedule = \"@yearly\"", more: plannedDay(600, 450, share)}, lines, names...)
+	h.takes = func() time.Duration { return time.Duration(rng.IntN(3000)) * time.Millisecond }
+	all := h.list
+	sound := 0 // for how many minutes a daemon that knows all jobs, and none that does not, has lived
+	partial := 0
+	lives := false
+	left := 0
+	for time.Since(midnight) < time.Duration(effort.Of(1, 2))*24*time.Hour+time.Hour {
+		next := time.Now().Truncate(time.Minute).Add(time.Minute)
+		if next.Equal(next.Truncate(24*time.Hour)) && sound > 6 {
+			after(time.Until(next.Add(-10 * time.Second)))
+			h.take("backfill")
+			must.Equal(t, h.take("backfill"), 0, "granted")
+			status := must.Get(h.options.Budgets["youtube/key1"].Status(t.Context()))(t)
+			for _, l := range status.Limits {
+				if l.Name == "day" && l.Remaining > 0 {
+					t.Fatalf("%s: %d left before the reset, of %+v", next, l.Remaining, l.Shares)
+				}
+			}
+			left++
+		}
+		after(time.Until(next))
+		if rng.IntN(2) == 0 {
+			h.take("backfill")
+		}
+		sound++
+		if !lives {
+			sound = 0
+		}
+		if partial > 0 {
+			if partial--; partial == 0 { // its records have ended
+				sound = 0
+			}
+			sound = 0
+		}
+		switch n := rng.IntN(400); {
+		case n < 2 && lives:
+			h.crash(h.daemons[0])
+			lives = false
+		case (n < 20 || time.Since(midnight) < 2*time.Minute) && !lives:
+			h.begin()
+			lives = true
+		case n < 7: // one that knows fewer jobs, for a while
+			h.list = all[:len(all)-1-rng.IntN(2)]
+			d := h.begin()
+			h.list = all
+			after(time.Minute)
+			close(d.drain)
+			must.Do(t, <-d.done)
+			h.daemons = h.daemons[:len(h.daemons)-1]
+			partial = 6
+		}
+	}
+	if lives {
+		h.crash(h.daemons[0])
+	}
+	for line := range strings.Lines(h.log.String()) {
+		if strings.Contains(line, "outcome=exhausted") && !strings.Contains(line, "job=trending") && strings.Contains(share, strings.TrimPrefix(strings.Fields(line[strings.Index(line, "job="):])[0], "job=")) {
+			t.Fatalf("a run of the share was refused: %s", line)
+		}
+	}
+	t.Logf("%s, regions %s: nothing was left at %d resets", every, regions, left)
+}
