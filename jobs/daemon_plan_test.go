@@ -64,6 +64,67 @@ func TestPlannedGuarantee(t *testing.T) {
 	})
 }
 
+// A request counts before its pass begins, also if it comes between two records.
+func TestPlannedRequest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHerd(t, setup{job: "schedule = \"@yearly\"", more: plannedDay(100, 60, `"job0"`)},
+			"schedule = \"@yearly\"\nregions = [\"US\", \"GB\", \"DE\"]\nparallel = 1\nneeds = { \"videos.list\" = 1 }", "job0")
+		h.takes = func() time.Duration { return 10 * time.Second }
+		h.begin()
+		after(30 * time.Second)
+		must.Equal(t, h.inForce(), 0, "in force while nothing is needed")
+		must.Get(Trigger(t.Context(), h.store, h.list[1], nil, "now"))(t)
+		after(5 * time.Second)
+		must.Equal(t, len(h.begun()), 1, "runs that began")
+		must.Equal(t, h.inForce(), 3, "in force in the pass")
+		h.take("backfill")
+		after(40 * time.Second)
+		must.Equal(t, h.used(), 100, "used")
+		check.EqualSlices(t, h.recordsOf("job0"), []string{"30s succeeded"}, "records")
+		h.crash(h.daemons[0])
+	})
+}
+
+// inForce is what is in force of the guarantee of the day.
+func (h *herd) inForce() int64 {
+	h.t.Helper()
+	status := must.Get(h.options.Budgets["youtube/key1"].Status(h.t.Context()))(h.t)
+	for _, l := range status.Limits {
+		if l.Name == "day" {
+			return l.Shares[0].InForce
+		}
+	}
+	h.t.Fatal("there is no limit day")
+	return 0
+}
+
+// A daemon that lacks one of a share's jobs writes that the guarantee is whole; so do daemons
+// that count different jobs for one pattern.
+func TestPlannedByOthers(t *testing.T) {
+	t.Parallel()
+	for _, jobs := range []string{`"feeds.us", "feeds.eu"`, `"feeds.*"`} {
+		inBubble(t, jobs, func(t *testing.T) {
+			h := newHerd(t, setup{job: "schedule = \"@yearly\"", more: plannedDay(100, 60, jobs)},
+				"schedule = \"0 */6 * * *\"\nregions = [\"US\"]\nneeds = { \"videos.list\" = 1 }", `"feeds.us"`, `"feeds.eu"`)
+			all := h.list
+			first := h.begin()
+			after(2 * time.Minute)
+			must.Equal(t, h.inForce(), 6, "in force beside a daemon that knows both")
+			h.list = all[:2]
+			h.begin()
+			after(2 * time.Minute)
+			must.Equal(t, h.inForce(), 60, "in force beside one that knows one of them, too")
+			h.crash(h.daemons[1])
+			after(6 * time.Minute)
+			must.Equal(t, h.inForce(), 6, "in force when that has died")
+			h.crash(first)
+			after(5 * time.Minute)
+			must.Equal(t, h.inForce(), 60, "in force when both have died")
+		})
+	}
+}
+
 // Random daemons that die, know other jobs, and return. Share feeds guarantees all that its
 // jobs take: none of their runs is ever refused. While daemons that know the jobs live, nothing
 // that somebody else wanted is left at a reset.
