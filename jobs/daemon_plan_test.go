@@ -61,6 +61,12 @@ func TestPlannedGuarantee(t *testing.T) {
 		h.crash(h.daemons[0])
 		after(6*time.Minute + time.Second)
 		check.Equal(t, h.used(), 100-4, "used")
+		d := h.begin()
+		after(time.Until(midnight.Add(24*time.Hour - 30*time.Second)))
+		must.Equal(t, h.inForce(), 6, "in force before the reset")
+		h.crash(d)
+		after(time.Minute)
+		must.Equal(t, h.take("backfill"), 40, "granted after the reset, without a daemon")
 	})
 }
 

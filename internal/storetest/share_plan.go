@@ -61,6 +61,15 @@ func testSharesPlanned(t *testing.T, w *world) {
 	w.granted(by("backfill", item("a", "op", 30)))
 	w.kept(by("backfill", item("b", "op", 1)), midnight, 60, 10)
 
+	for i, whole := range []limit.Limit{calendar(t, "day", 100, limit.Day, "UTC"), rolling("day", 100, 24*time.Hour)} { // only a record lets others in
+		whole = shared(whole, byPlan(share("nightly", 100)))
+		w.budget, w.limits = fmt.Sprint("up/whole", i), []limit.Limit{whole}
+		w.kept(by("backfill", item("a", "op", 1)), w.now+driver.PlanLook, 100)
+		w.plan("d1", whole, 99, minute)
+		w.granted(by("backfill", item("a", "op", 1)))
+		w.kept(by("backfill", item("b", "op", 1)), w.now+driver.PlanLook, 99)
+	}
+
 	hourly := shared(rolling("hour", 100, time.Hour), byPlan(share("nightly", 60)))
 	w.budget, w.limits = "up/rolling", []limit.Limit{hourly}
 	began := w.now
