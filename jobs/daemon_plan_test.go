@@ -127,6 +127,12 @@ func TestPlannedByOthers(t *testing.T) {
 			h.crash(first)
 			after(5 * time.Minute)
 			must.Equal(t, h.inForce(), 60, "in force when both have died")
+			d := h.begin()
+			after(2 * time.Minute)
+			if jobs != `"feeds.*"` {
+				must.Equal(t, h.inForce(), 60, "in force beside one that lacks a job")
+			}
+			h.crash(d)
 		})
 	}
 }

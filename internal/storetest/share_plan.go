@@ -43,6 +43,7 @@ func testSharesPlanned(t *testing.T, w *world) {
 	w.granted(by("nightly", item("c", "op", 15))) // comes off what is kept
 	w.kept(by("backfill", item("d", "op", 16)), midnight, 5, 10)
 	w.plan("d2", day, 40, 2*minute)
+	w.plan("d1", day, 20, 5*minute)
 	w.kept(by("backfill", item("d", "op", 15)), noon+2*minute, 25, 10) // when d1's alone is left
 	w.onTime(by("backfill", item("d", "op", 15)), 0, noon+2*minute)
 	w.now = noon + 5*minute
