@@ -187,9 +187,7 @@ func walkPlanned(t *testing.T, rng *rand.Rand) {
 			sound = 0
 		}
 		if partial > 0 {
-			if partial--; partial == 0 { // its records have ended
-				sound = 0
-			}
+			partial-- // its records end
 			sound = 0
 		}
 		switch n := rng.IntN(400); {

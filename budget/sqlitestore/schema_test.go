@@ -69,7 +69,7 @@ func TestNewerSchemaMeanwhile(t *testing.T) {
 }
 
 // toTenth turns a file into one of schema 10.
-var toTenth = []string{"ALTER TABLE budget DROP COLUMN holds", "PRAGMA user_version = 10"}
+var toTenth = []string{"ALTER TABLE budget DROP COLUMN plans", "ALTER TABLE budget DROP COLUMN holds", "PRAGMA user_version = 10"}
 
 // toNinth turns a file into one of schema 9, if nothing waits in its budgets' rows.
 var toNinth = append(slices.Clone(toTenth), []string{
