@@ -53,7 +53,7 @@ func TestPlannedGuarantee(t *testing.T) {
 			"schedule = \"0 */6 * * *\"\nregions = [\"US\", \"GB\"]\nneeds = { \"videos.list\" = 1 }", "job0")
 		must.Equal(t, h.take("backfill"), 40, "granted without a daemon")
 		h.begin()
-		after(time.Minute)
+		after(90 * time.Second)
 		// The passes of 06:00, 12:00 and 18:00 take 2 units each.
 		must.Equal(t, h.take("backfill"), 100-40-6, "granted beside a daemon")
 		after(6 * time.Hour)
