@@ -78,7 +78,7 @@ func TestPlannedRequest(t *testing.T) {
 			"schedule = \"@yearly\"\nregions = [\"US\", \"GB\", \"DE\"]\nparallel = 1\nneeds = { \"videos.list\" = 1 }", "job0")
 		h.takes = func() time.Duration { return 10 * time.Second }
 		h.begin()
-		after(30 * time.Second)
+		after(90 * time.Second)
 		must.Equal(t, h.inForce(), 0, "in force while nothing is needed")
 		must.Get(Trigger(t.Context(), h.store, h.list[1], nil, "now"))(t)
 		after(5 * time.Second)
@@ -87,7 +87,7 @@ func TestPlannedRequest(t *testing.T) {
 		h.take("backfill")
 		after(40 * time.Second)
 		must.Equal(t, h.used(), 100, "used")
-		check.EqualSlices(t, h.recordsOf("job0"), []string{"30s succeeded"}, "records")
+		check.EqualSlices(t, h.recordsOf("job0"), []string{"1m30s succeeded"}, "records")
 		h.crash(h.daemons[0])
 	})
 }
