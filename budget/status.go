@@ -93,7 +93,8 @@ type LimitStatus struct {
 type ShareStatus struct {
 	limit.Share
 	// InForce is what the share is guaranteed now: its guarantee, less if the limit is lower
-	// than all guarantees, 0 if it has lapsed.
+	// than all guarantees, 0 if it has lapsed. A guarantee that lapses by plan is no more than
+	// what the jobs have used and may still need.
 	InForce int64
 	Used    int64
 	// Kept is what is guaranteed now and not used: no other caller may take it.
@@ -160,6 +161,7 @@ func (b *Budget) look(ctx context.Context) (Status, driver.View, error) {
 	if err != nil {
 		return Status{}, view, fmt.Errorf("status of %s: %w", b.spec.Name, err)
 	}
+	limits = view.Plans.Of(limits)
 	status := Status{Budget: b.spec.Name, At: time.UnixMicro(view.Now).UTC()}
 	status.Holds = len(view.Holds)
 	status.OtherShares = others(view.Tables, b.table.Digest)

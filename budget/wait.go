@@ -217,7 +217,8 @@ func (b *Budget) Soonest(refused *RefusedError) time.Duration {
 	if !known || l.Window.Kind == limit.Bucket || refused.RetryAt.IsZero() || errors.Is(refused, ErrLocked) {
 		return refused.RetryAfter
 	}
-	if refused.Held > 0 { // a pass may give back what it holds at any time
+	byPlan := len(refused.Kept) > 0 && l.ByPlan() // a daemon may find less needed at any time
+	if refused.Held > 0 || byPlan {               // as a pass may give back what it holds
 		return min(refused.RetryAfter, recoveryLook)
 	}
 	now := refused.RetryAt.Add(-refused.RetryAfter).UnixMicro()

@@ -60,7 +60,7 @@ func (r *Runner) Run(ctx context.Context, drain <-chan struct{}, startNow bool) 
 	return context.Cause(ctx)
 }
 
-// daemon is a Run in progress. Its loop alone uses clock and swept.
+// daemon is a Run in progress. Its loop alone uses clock, swept and planned.
 type daemon struct {
 	runner *Runner
 	// ctx ends when requests must be cut, soft when nothing new may be started.
@@ -73,6 +73,7 @@ type daemon struct {
 	found   map[string]document // the documents that the last sweep read, by job
 	clock   time.Time           // the last reading of the clock
 	swept   time.Time           // when the last sweep began
+	planned time.Time           // when the last records of what shares still need were written
 	polling atomic.Bool
 	asked   map[string]int64 // at the last poll; used by pollRequests alone
 
@@ -119,6 +120,7 @@ func (d *daemon) follow() {
 	}
 	d.mu.Unlock()
 	d.clock = now
+	d.planned = time.Time{}
 	d.swept = time.Time{} // so that a sweep finds at once what came while no daemon was running
 }
 
@@ -162,6 +164,10 @@ func (d *daemon) tick() {
 	if since := now.Sub(d.swept); since >= min(sweepEvery, 2*d.runner.options.Heartbeat) || since < 0 {
 		d.swept = now
 		d.working.Go(d.sweep)
+	}
+	if since := now.Sub(d.planned); since >= planEvery || since < 0 {
+		d.planned = now
+		d.working.Go(func() { d.runner.planAll(d.ctx) })
 	}
 	if d.polling.CompareAndSwap(false, true) { // in the background: a slow store must not delay a tick
 		d.working.Go(func() {

@@ -185,6 +185,9 @@ func (d *daemon) begin(j *Job, claimed claim, next, slot string) <-chan struct{}
 		d.runner.pass(d.ctx, d.soft, j, claimed, next, false)
 		claimed.begun()
 		free()
+		if d.soft.Err() == nil && isPlanned(d.runner.budget(j.Budget)) { // others may have what it did not need
+			d.runner.planBudget(d.ctx, j.Budget)
+		}
 		if j.OnExhausted == DeferExhausted {
 			d.resumeDeferred(j.Budget)
 		}

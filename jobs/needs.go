@@ -108,6 +108,11 @@ func ReadNeeds(ctx context.Context, in State, list []*Job) ([]Needs, error) {
 
 // readNeeds is ReadNeeds of one job.
 func (j *Job) readNeeds(ctx context.Context, in State) (Needs, error) {
+	return j.readNeedsBy(ctx, in, needs.Learn)
+}
+
+// readNeedsBy is readNeeds with another way to learn.
+func (j *Job) readNeedsBy(ctx context.Context, in State, learn func([]needs.Sample) needs.Estimate) (Needs, error) {
 	var samples map[string][]needs.Sample
 	if j.stated == nil {
 		var err error
@@ -117,7 +122,7 @@ func (j *Job) readNeeds(ctx context.Context, in State) (Needs, error) {
 	}
 	n := Needs{bound: j.bound}
 	for _, region := range j.Regions {
-		e := needs.Learn(samples[region])
+		e := learn(samples[region])
 		switch {
 		case j.stated != nil:
 			e = needs.Estimate{Source: needs.Configured, Amounts: slices.Clone(j.stated)}

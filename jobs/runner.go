@@ -73,6 +73,7 @@ type Runner struct {
 
 	options Options
 	docs    *documents
+	planner *planner
 	secrets *secrets
 	log     *slog.Logger
 	maxBody int64
@@ -122,7 +123,7 @@ func New(list []*Job, options Options) (*Runner, error) {
 	}
 	return &Runner{
 		jobs: list, budgets: options.Budgets, changed: make(chan struct{}, 1), underWay: map[string]func(Cancel){},
-		options: options, docs: docs, secrets: &secrets{options.Sandbox != nil, options.Env, options.Secrets}, log: options.Log,
+		options: options, docs: docs, planner: newPlanner(), secrets: &secrets{options.Sandbox != nil, options.Env, options.Secrets}, log: options.Log,
 		maxBody: maxBody, maxLogged: maxLogged, flush: (*os.File).Sync,
 	}, nil
 }

@@ -9,7 +9,7 @@
 --   0 {…, items, born, now, looks, used per limit or empty: ask again, locks as m
 --     has them, for a look, {the ledger's id, its changes, the newest charge's id,
 --     its time, hosts as m has them, until when a loss holds charges back or 0, share
---     tables as m has them, what usual.lua needs}, for a
+--     tables as m has them, what usual.lua needs, the records of what shares need as m has them}, for a
 --     look which of the further marks' charges are missing; for a look the living holds, see
 --     holds.lua}
 --     An item is {result, replayed, units, at, limit, progress, used and score per
@@ -33,6 +33,7 @@
 --   3 now, for which calendar periods are needed 4 the clock jumped
 --   5 {…, what is wrong}: damaged                6 {…, version}: newer format
 --   7 the ledger has lost something that the caller's mark shows
+--   9 {…, the records of what shares need}, which are not those that the guarantees are by
 --   8 {…, days by comma} whose keys are needed beside the given ones
 
 local raw = clock()
@@ -44,6 +45,8 @@ local anew = args.mode == 'begin anew' and broke
 if anew then blank() end
 unfit = check(raw, #args.add, broke, anew)
 if unfit then return unfit end
+
+if args.plans and args.plans ~= M.plans then return {9, int(raw), M.plans} end
 
 limitSteps = args.steps
 local now, later = moment(raw, args.now)
@@ -74,7 +77,7 @@ if looking and not M.v then
   -- A write that changes nothing: a server that refuses writes must refuse a look too.
   -- Otherwise each look would report that the store is within reach again.
   redis.call('PEXPIREAT', keyE, '0')
-  return {0, int(raw), {}, '0', int(now), {}, {}, '', {'', 0, '', 0, '', 0, '', {'', '', 0, {}, {}}}, missing, {}}
+  return {0, int(raw), {}, '0', int(now), {}, {}, '', {'', 0, '', 0, '', 0, '', {'', '', 0, {}, {}}, ''}, missing, {}}
 end
 if M.lid == '' then M.lid = args.candidate end
 
@@ -94,7 +97,7 @@ end
 
 -- mark is the ledger's mark, for the caller.
 local function mark()
-  return {M.lid, int(M.seq), M.nid, int(M.nid == '' and 0 or M.newest), M.hosts, int(lossNow(args.hosts) or 0), M.tables, planned()}
+  return {M.lid, int(M.seq), M.nid, int(M.nid == '' and 0 or M.newest), M.hosts, int(lossNow(args.hosts) or 0), M.tables, planned(), M.plans}
 end
 
 -- From here on the script writes to the ledger.

@@ -18,7 +18,8 @@
 --            (when a reset began the ledger), split (patterns of the jobs whose charges are counted
 --            apart, for shares), spos (how far their entries have moved), tables (each
 --            host, the digest of its shares, and when it was first and last noted,
---            separated by blanks), holds (see holds.lua), pause (no merging begins before this time: an export is reading),
+--            separated by blanks), holds (see holds.lua), plans (the records of what shares still need: writer,
+--            share, jobs, guarantee and end each, likewise), pause (no merging begins before this time: an export is reading),
 --            unnoted (the history may lack charges of up to here;
 --            without it, of up to the newest)
 --            and the running totals, packed, all numbers as doubles:

@@ -2,14 +2,14 @@
 -- totals.lua.
 
 -- The fields of m that are written when they change.
-local TEXTS = {'v', 'ops', 'sig', 'wins', 'covers', 'meters', 'mpos', 'locks', 'marks', 'lid', 'loss', 'hosts', 'split', 'spos', 'tables', 'holds'}
+local TEXTS = {'v', 'ops', 'sig', 'wins', 'covers', 'meters', 'mpos', 'locks', 'marks', 'lid', 'loss', 'hosts', 'split', 'spos', 'tables', 'holds', 'plans'}
 local NUMBERS = {'born', 'chg', 'exp', 'prune', 'gone', 'merged', 'rowno'}
 
 -- load reads m. It returns the answer where m is of another format, else nil. M.torn: the
 -- totals are missing, or not those of the windows.
 local function load(raw)
   local f = redis.call('HMGET', keyM, 'v', 's', 'covers', 'born', 'pause', 'split', 'ops', 'wins', 'chg', 'exp', 'prune', 'gone', 'sig',
-    'meters', 'merged', 'rowno', 'mpos', 'locks', 'marks', 'lid', 'spos', 'loss', 'hosts', 'reset', 'tables', 'unnoted', 'holds')
+    'meters', 'merged', 'rowno', 'mpos', 'locks', 'marks', 'lid', 'spos', 'loss', 'hosts', 'reset', 'tables', 'unnoted', 'holds', 'plans')
   M.v = f[1]
   if M.v and M.v ~= FORMAT and M.v ~= HOLDING then return {6, int(raw), M.v} end
   M.last, M.newest, M.n, M.seq, M.nops, M.nid = 0, 0, 0, 0, 0, ''
@@ -18,6 +18,7 @@ local function load(raw)
   M.sig, M.meters, M.merged, M.rowno, M.mpos = f[13] or '', f[14] or '', tonumber(f[15] or 0), tonumber(f[16] or 0), f[17] or ''
   M.locks, M.marks, M.lid, M.spos, M.loss = f[18] or '', f[19] or '', f[20] or '', f[21] or '', f[22] or ''
   M.hosts, M.reset, M.tables, M.holds = f[23] or '', tonumber(f[24] or 0), f[25] or '', f[27] or ''
+  M.plans = f[28] or ''
   for key, longest, used, floor in string.gmatch(M.wins, '([^%s;]+) (%d+) (%d+) (-?%d+)') do
     local w = {key = key, kind = string.sub(key, 1, 1), longest = tonumber(longest), used = tonumber(used), floor = tonumber(floor)}
     shape(w)

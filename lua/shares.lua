@@ -96,10 +96,20 @@ do -- a block, because Lua limits the local names of a scope
     return stage
   end
 
+  -- spellOf is the stage of a spell, in which records say what is guaranteed.
+  local function spellOf(l, own, k)
+    local stage = {}
+    for j = 1, #l.shares do stage[j] = j == own and 0 or l.spells[k].units[j] end
+    return stage
+  end
+
   -- inForce is the stage of the present instant: in a calendar, that of the longest lapse
-  -- that has begun.
+  -- that has begun; while there are records, that of their spell.
   local function inForce(l, own)
     local w = l.win
+    for k = 1, l.spells and #l.spells or 0 do
+      if M.last < l.spells[k]['until'] then return spellOf(l, own, k) end
+    end
     if w.len then
       l.inForce = l.inForce or {}
       l.inForce[own] = l.inForce[own] or stageOf(l, own)
@@ -123,13 +133,21 @@ do -- a block, because Lua limits the local names of a scope
 
   -- stagesOf are the sums that a wait is for: {stage, room} each. In a calendar they are
   -- those of the whole period, and after each of the limit's lapses; the last is what a
-  -- floor leaves, without one nil.
+  -- floor leaves, without one nil; then come those of the spells of records.
   local function stagesOf(l, own, item, i)
     local amount = item.takes[i]
     local room, list, none = (item.rooms or item.bounds)[i] - amount, {}, {}
     for j = 1, #l.shares do none[j] = 0 end
     for k = 0, #l.lapses do list[k + 1] = {item.free[i] and none or stageOf(l, own, l.lapses[k]), room} end
-    if item.rooms then list[#l.lapses + 2] = {none, item.free[i] and room or item.bounds[i] - amount} end
+    if item.rooms then
+      list[#l.lapses + 2] = {none, item.free[i] and room or item.bounds[i] - amount}
+    elseif l.spells then
+      list[#l.lapses + 2] = {none, math.huge}
+    end
+    for k = 1, l.spells and #l.spells or 0 do
+      local over = l.spells[k]['until'] <= M.last
+      list[#list + 1] = {(item.free[i] or over) and none or spellOf(l, own, k), over and math.huge or room}
+    end
     return list
   end
 
@@ -264,7 +282,7 @@ do -- a block, because Lua limits the local names of a scope
       done, bad = done and met[k] ~= nil, bad or met[k] == -2 and i
       met[k] = int(met[k] or 0)
     end
-    if not item.rooms then met[#met + 1] = '0' end
+    if not item.rooms and not l.spells then met[#met + 1] = '0' end
     return done and table.concat(met, ',') .. ' ' .. (kept or keptOf(used, inForce(l, own))) or nil, table.concat(packed, ';'), bad
   end
 

@@ -240,7 +240,7 @@ do -- a block, because Lua limits the local names of a scope
     if M.mpos ~= '' or M.spos ~= '' or M.lid == '' or isLocked() or #holds.list > 0 then return UNUSUAL end
     local since = tonumber(string.match(M.loss, '^%d+') or nil)
     if since and since + RECOVERY > M.last then return UNUSUAL end
-    local names, places = {M.v, M.lid, M.sig, M.hosts, isNoted() and 'noted' or ''}, {}
+    local names, places = {M.v, M.lid, M.sig, M.hosts, isNoted() and 'noted' or '', M.plans}, {}
     for i = 1, #wins do
       if wins[i].star.due == 0 then return UNUSUAL end -- it is being counted
       names[#names + 1], places[wins[i]] = wins[i].key, i

@@ -84,7 +84,7 @@ do -- a block, because Lua limits the local names of a scope
   function weighing.lapse(item, to)
     for i = 1, not to.again and #weighing.limits or 0 do
       local l = weighing.limits[i]
-      if #l.lapses > 0 and not l.observe and not to.scores[i] and item.bounds[i] < UNBOUND then
+      if (#l.lapses > 0 or l.spells) and not l.observe and not to.scores[i] and item.bounds[i] < UNBOUND then
         addNow()
         local met, progress, bad = shares.waitShared(l, i, item)
         to.scores[i], to.again, to.damaged, to.shared[#to.shared + 1] = met and '=' .. met, to.again or not met, to.damaged or bad, progress

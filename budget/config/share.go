@@ -35,7 +35,7 @@ func (u *Upstream) readShare(node Node) {
 	if missing(t["units"]) {
 		node.Fail("share %s guarantees nothing: write units = 6_000, or a percentage of each limit such as \"60%%\"", node.Key())
 	}
-	lapse := readLapse(t["lapse"])
+	lapse, plan := readLapse(t["lapse"])
 	chosen := u.dividedLimits(node, t["limits"])
 	if len(jobs) == 0 {
 		return
@@ -46,7 +46,7 @@ func (u *Upstream) readShare(node Node) {
 		if !ok {
 			return
 		}
-		share := limit.Share{Name: node.Key(), Jobs: jobs, Guarantee: guarantee}
+		share := limit.Share{Name: node.Key(), Jobs: jobs, Guarantee: guarantee, Plan: plan}
 		if lapse > 0 {
 			if l.Window.Kind != limit.CalendarKind {
 				t["lapse"].Fail("lapse = %s: limit %s has no reset before which a guarantee could lapse, since its window rolls; name only calendar limits in limits and write another share for %s, or write \"never\"", t["lapse"].show(), l.Name, l.Name)
@@ -105,19 +105,17 @@ func readJobPatterns(share, node Node) []string {
 	return patterns
 }
 
-// readLapse reads how long before a reset a guarantee ends, in µs; 0: never.
-func readLapse(node Node) int64 {
-	if text, ok := node.Text(); ok && text == "never" {
-		return 0
-	} else if ok && text == "plan" {
-		node.Fail("lapse = \"plan\" is not built yet: write \"never\", or how long before the reset the guarantee ends, such as \"3h\"")
-		return 0
+// readLapse reads how long before a reset a guarantee ends, in µs (0: never), or that it goes
+// by what the jobs may still need.
+func readLapse(node Node) (before int64, plan bool) {
+	if text, ok := node.Text(); ok && (text == "never" || text == "plan") {
+		return 0, text == "plan"
 	}
 	lapse, ok := node.Duration(0, 31*24*time.Hour)
 	if ok && lapse == 0 {
 		node.Fail("lapse = %s: a guarantee that ends at the reset does not lapse: write \"never\"", node.show())
 	}
-	return lapse.Microseconds()
+	return lapse.Microseconds(), false
 }
 
 // dividedLimits are the indexes of the limits that a share divides: those that it names,

@@ -6,14 +6,14 @@ import (
 )
 
 // Change is a rare change of a ledger: a [Recovery], [Report], [Lock], [Unlock],
-// [Reset], [AcceptClock], [HoldChange] or [Import].
+// [Reset], [AcceptClock], [HoldChange], [PlanChange] or [Import].
 type Change interface {
 	// Doing says what it does to which budget, for messages: "lock up/key1".
 	Doing() string
 }
 
 // Changed is the answer to a change: [Recovered], [Drift], [Locked], [Unlocked],
-// [HoldLeft], [Imported] or [Done]. With an error it holds nothing, and may be nil.
+// [HoldLeft], [Planned], [Imported] or [Done]. With an error it holds nothing, and may be nil.
 type Changed interface{ changed() }
 
 // ChangeTo is a change whose answer is an A.

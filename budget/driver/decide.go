@@ -149,7 +149,7 @@ type Decision struct {
 // instant; waits are for the limits that refuse it, and for those that have lapses. If there
 // is no such instant, the item never fits the first of the limits with lapses.
 func (d Decision) Together(limits []limit.Limit, item Item, waits []limit.Wait, remaining func(i int) int64) Decision {
-	if d.Result != Refused || !slices.ContainsFunc(waits, func(w limit.Wait) bool { return w.Starts != nil }) {
+	if d.Result != Refused || !slices.ContainsFunc(waits, func(w limit.Wait) bool { return w.Starts != nil || w.Spells != nil }) {
 		return d
 	}
 	if at := limit.FitsTogether(waits, d.RetryAt); at == d.RetryAt {
@@ -162,10 +162,26 @@ func (d Decision) Together(limits []limit.Limit, item Item, waits []limit.Wait, 
 	return Decision{Result: NeverFits, Limit: first, Remaining: remaining(first)}
 }
 
+// PlanLook is when, in µs from now, a call is to ask again that only a daemon's next record of
+// what shares still need can let in.
+const PlanLook int64 = 60_000_000
+
+// UnlessPlanned is a decision of now that there is no instant at which the item fits, unless a
+// guarantee lapses by plan: then it is refused for PlanLook, since less may be needed by then.
+func (d Decision) UnlessPlanned(limits []limit.Limit, item Item, now int64) Decision {
+	if d.Result != NeverFits && (d.Result != Refused || d.RetryAt < limit.Never) {
+		return d
+	}
+	if slices.ContainsFunc(limits, func(l limit.Limit) bool { return !l.Observe && item.CheckedBy(l) && l.ByPlan() }) {
+		d.Result, d.RetryAt, d.Ends = Refused, now+PlanLook, 0
+	}
+	return d
+}
+
 // WaitsForLapses reports whether the item's wait must look at a limit even if that does not
-// refuse it now: it may when a guarantee that has lapsed is back.
+// refuse it now: it may when a guarantee that has lapsed is back, or a record of one ends.
 func (i Item) WaitsForLapses(l limit.Limit) bool {
-	return !l.Observe && i.CheckedBy(l) && len(l.Lapses()) > 0
+	return !l.Observe && i.CheckedBy(l) && (len(l.Lapses()) > 0 || l.ByRecords())
 }
 
 // Ended is how a reservation ended; empty for an open one and for a plain charge.

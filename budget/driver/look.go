@@ -21,6 +21,8 @@ type View struct {
 	AtWork int        // as in Decisions
 	// Tables are the share tables by which calls were decided within TableNoted.
 	Tables NotedTables
+	// Plans are the records of what shares still need that have not ended.
+	Plans Plans
 	// Holds are those that live, in the order in which they were taken, without Drawn.
 	Holds []Hold
 	// Missing are the ids of the Others' charges that the ledger lacks.

@@ -62,6 +62,9 @@ type Wait struct {
 	Starts []int64
 	// At, without Starts: the item fits from then on.
 	At int64
+	// Spells, of a limit of which there are records: for each of [Limit.Spells] from when
+	// on the item fits. Starts or At count only after them.
+	Spells []SpellWait
 	// Now is the instant of the decision, and Refused what the limit decided then.
 	Now     int64
 	Refused bool
@@ -73,6 +76,12 @@ type Wait struct {
 // is beyond its [Limit.Horizon]. It may not fit for good: a guarantee that has lapsed comes
 // back with the reset.
 func (w Wait) From(from int64) int64 {
+	if n := len(w.Spells); n > 0 {
+		if at, ok := w.whilePlanned(from); ok {
+			return at
+		}
+		from = max(from, w.Spells[n-1].Until)
+	}
 	if w.Starts == nil {
 		return max(w.At, from)
 	}
@@ -128,6 +137,9 @@ func (l Limit) Idle(amount int64, own int, now int64) Wait {
 // clock.
 func (l Limit) Horizon() int64 {
 	days := int64(400)
+	if l.Window.Kind == Rolling { // by then all is back, open reservations too
+		return l.Window.Longest() + 3*24*time.Hour.Microseconds()
+	}
 	if c := l.Window.Calendar; c == nil || c.length == Hour || c.length == Quarter {
 		days = 7
 	}
@@ -140,7 +152,7 @@ func (l Limit) Horizon() int64 {
 func FitsTogether(waits []Wait, from int64) int64 {
 	horizon := int64(0)
 	for _, w := range waits {
-		if len(w.Limit.Lapses()) > 0 {
+		if len(w.Limit.Lapses()) > 0 || w.Limit.ByRecords() {
 			horizon = max(horizon, w.Limit.Horizon())
 		}
 	}

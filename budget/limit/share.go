@@ -21,6 +21,10 @@ type Share struct {
 	Guarantee int64
 	// Lapse is how long before a calendar's reset the guarantee ends, in µs; 0: never.
 	Lapse int64
+	// Plan: the guarantee is no more than what records beside the ledger say that the jobs
+	// may still need. A store adds these as Planned; there it is for no one else to set.
+	Plan    bool      `json:",omitempty"`
+	Planned []Planned `json:"-"`
 }
 
 // Has reports whether the charges of a job belong to the share; those without a job
@@ -58,11 +62,14 @@ func scale(a, b, c int64) int64 {
 }
 
 // InForce is what each share is guaranteed at an instant: Guarantees without those that
-// have lapsed. A calendar's guarantees come back when its used units do: after the reset,
-// and after the guard.
+// have lapsed, and no more than the records of those that lapse by plan say. A calendar's
+// guarantees come back when its used units do: after the reset, and after the guard.
 func (l Limit) InForce(at int64) []int64 {
 	list := l.Guarantees()
-	for i := range l.Shares {
+	for i, s := range l.Shares {
+		if most, ok := s.planned(at); ok {
+			list[i] = min(list[i], most)
+		}
 		if lapses, ok := l.LapsesAt(i, at); ok && at >= lapses {
 			list[i] = 0
 		}
@@ -72,7 +79,7 @@ func (l Limit) InForce(at int64) []int64 {
 
 // NeverFits reports whether an amount, in what the limit counts, can fit it at no time:
 // not even when nothing is used and every guarantee has lapsed that may lapse before the
-// call counts in the next period. The call belongs to the share with the index own (−1:
+// call counts in the next period, or by plan. The call belongs to the share with the index own (−1:
 // none), and its lease is in µs.
 func (l Limit) NeverFits(amount, floor int64, useHeadroom bool, own int, lease int64) bool {
 	if amount > l.Bound(floor, useHeadroom) {
@@ -83,7 +90,7 @@ func (l Limit) NeverFits(amount, floor int64, useHeadroom bool, own int, lease i
 	fits := func(beyond int64) bool { // with the guarantees in force that lapse later than that before the reset
 		kept := int64(0)
 		for i, s := range l.Shares {
-			if i != own && (beyond <= 0 || s.Lapse < beyond) {
+			if i != own && !s.Plan && (beyond <= 0 || s.Lapse < beyond) {
 				kept += guarantees[i]
 			}
 		}
@@ -112,6 +119,8 @@ func (l Limit) validateShares() error {
 			return fmt.Errorf("share %s: only a rolling or a calendar limit can be divided", s.Name)
 		case s.Guarantee < 0 || s.Guarantee > MaxUnits:
 			return fmt.Errorf("share %s: a guarantee of %d: use 0 to %d", s.Name, s.Guarantee, MaxUnits)
+		case s.Plan && s.Lapse != 0:
+			return fmt.Errorf("share %s: it lapses both by plan and at a time: use one", s.Name)
 		case s.Lapse < 0 || s.Lapse > 0 && l.Window.Kind != CalendarKind:
 			return fmt.Errorf("share %s: a lapse of %d µs: use 0, or more in a calendar", s.Name, s.Lapse)
 		case s.Lapse > 0 && s.Lapse >= l.Window.Calendar.shortest()-l.Window.Guard:

@@ -23,6 +23,7 @@ func (s *Store) Decide(ctx context.Context, batch driver.Batch) (driver.Decision
 	if l.lost(batch.Mark, batch.Limits, when.now) || len(l.missing(batch.Others, batch.Limits, when.now)) > 0 {
 		return driver.Decisions{}, lost(batch.Budget)
 	}
+	batch.Limits = l.plans.Within(l.last).Of(batch.Limits)
 	answer := driver.Decisions{Now: when.clock}
 	for _, item := range batch.Items {
 		answer.Items = append(answer.Items, l.decide(batch, item, when))
@@ -177,7 +178,7 @@ func (l *ledger) refuses(batch driver.Batch, c claims, item driver.Item, start i
 		refusal = l.together(c, limits, item, refusal)
 	}
 	if len(c.holds) == 0 {
-		return refusal, true, observed
+		return refusal.UnlessPlanned(limits, item, now), true, observed
 	}
 	if refusal.Result == driver.NeverFits { // unless a hold ends
 		refusal.Result, refusal.RetryAt = driver.Refused, limit.Never
@@ -188,6 +189,9 @@ func (l *ledger) refuses(batch driver.Batch, c claims, item driver.Item, start i
 	}
 	switch at := l.fitsFrom(first, batch, item, now); at {
 	case limit.Never:
+		if refusal.RetryAt = limit.Never; refusal.UnlessPlanned(limits, item, now).RetryAt < limit.Never {
+			return refusal.UnlessPlanned(limits, item, now), true, observed
+		}
 		first := slices.IndexFunc(limits, item.WaitsForLapses)
 		refusal = driver.Decision{Result: driver.NeverFits, Limit: first, Remaining: limits[first].Remaining(l.used(limits[first], now) + c.held(limits[first]))}
 	case refusal.RetryAt:
@@ -313,7 +317,7 @@ func (s *Store) Look(ctx context.Context, look driver.Look) (driver.View, error)
 	if l.lost(look.Mark, look.Limits, now) {
 		return driver.View{}, lost(look.Budget)
 	}
-	view := driver.View{Now: when.clock, Locks: l.standing(now), Mark: l.mark(now), AtWork: l.atWork(now), Tables: l.tables.Within(now), Missing: l.missing(look.Others, look.Limits, now)}
+	view := driver.View{Now: when.clock, Locks: l.standing(now), Mark: l.mark(now), AtWork: l.atWork(now), Tables: l.tables.Within(now), Plans: l.plans.Within(now), Missing: l.missing(look.Others, look.Limits, now)}
 	if until := l.recovering(look.Hosts); until > now {
 		view.Recovering = until
 	}

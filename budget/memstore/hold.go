@@ -287,7 +287,8 @@ func (l *ledger) fitsFrom(first int64, batch driver.Batch, item driver.Item, now
 		if !item.WaitsForLapses(lim) {
 			continue
 		}
-		for at := earliest; at < end+horizon; {
+		tries = append(tries, planEnds(lim, earliest)...)
+		for at := earliest; lim.Window.Kind == limit.CalendarKind && at < end+horizon; {
 			_, until := lim.Window.Span(at)
 			for _, lapse := range lim.Lapses() {
 				if lapses := until - lim.Window.Guard - lapse; lapses > earliest {

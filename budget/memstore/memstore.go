@@ -64,6 +64,7 @@ type ledger struct {
 	reported []string // the hosts that have reported that loss
 	hosts    []noted  // in the order in which they were noted
 	tables   driver.NotedTables
+	plans    driver.Plans
 }
 
 // noted is when a host was noted as at work.
@@ -340,6 +341,8 @@ func (s *Store) Change(ctx context.Context, change driver.Change) (driver.Change
 		return s.unlock(ctx, c)
 	case driver.HoldChange:
 		return s.changeHold(ctx, c)
+	case driver.PlanChange:
+		return s.changePlan(ctx, c)
 	case driver.Import:
 		return s.importRows(ctx, c)
 	case driver.Reset:

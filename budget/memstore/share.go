@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"cmp"
+	"context"
 	"slices"
 
 	"github.com/quotactl/quotactl/budget/driver"
@@ -99,6 +100,9 @@ func (l *ledger) sharedFitsAt(c claims, lim limit.Limit, item driver.Item, now i
 	}
 	slices.Sort(returns)
 	returns = slices.Compact(returns)
+	if lim.ByRecords() { // what is guaranteed changes until then
+		return l.plannedFitsAt(c, lim, item, returns, now)
+	}
 	first, _ := slices.BinarySearchFunc(returns, true, func(at int64, _ bool) int { // use only falls
 		if l.fits(c, lim, item, at) {
 			return 0
@@ -111,12 +115,54 @@ func (l *ledger) sharedFitsAt(c claims, lim limit.Limit, item driver.Item, now i
 	return returns[first]
 }
 
+// plannedFitsAt is sharedFitsAt for a rolling limit of which there are records: it tries the
+// returns, and the records' ends.
+func (l *ledger) plannedFitsAt(c claims, lim limit.Limit, item driver.Item, returns []int64, now int64) int64 {
+	tries := append(planEnds(lim, now), returns...)
+	slices.Sort(tries)
+	if i := slices.IndexFunc(tries, func(at int64) bool { return l.fits(c, lim, item, at) }); i >= 0 {
+		return tries[i]
+	}
+	return limit.Never // because of holds
+}
+
+// planEnds are the ends of a limit's records after an instant.
+func planEnds(lim limit.Limit, after int64) (ends []int64) {
+	for _, s := range lim.Shares {
+		for _, p := range s.Planned {
+			if p.Until > after {
+				ends = append(ends, p.Until)
+			}
+		}
+	}
+	return ends
+}
+
+// changePlan implements driver.PlanChange.
+func (s *Store) changePlan(ctx context.Context, c driver.PlanChange) (driver.Planned, error) {
+	l, when, err := s.begin(ctx, c.Budget, c.Now)
+	if err != nil {
+		return driver.Planned{}, err
+	}
+	plans, err := l.plans.With(c, when.now)
+	if err != nil {
+		return driver.Planned{}, err
+	}
+	l.plans = plans
+	return driver.Planned{Now: when.clock}, nil
+}
+
 // calendarFitsAt is sharedFitsAt for a calendar: it tries the lapses of each period, and
 // its end.
 func (l *ledger) calendarFitsAt(c claims, lim limit.Limit, item driver.Item, now int64) int64 {
 	for from := now; from-now <= lim.Horizon(); {
 		_, until := lim.Window.Span(from)
 		tries := []int64{until}
+		for _, at := range planEnds(lim, from) {
+			if at < until {
+				tries = append(tries, at)
+			}
+		}
 		for _, s := range lim.Shares {
 			if at := until - lim.Window.Guard - s.Lapse; s.Lapse > 0 && at > from {
 				tries = append(tries, at)
@@ -158,8 +204,10 @@ func (l *ledger) together(c claims, limits []limit.Limit, item driver.Item, refu
 					next = min(next, lapses)
 				}
 			}
-			_, until := lim.Window.Span(at)
-			next = min(next, until)
+			next = min(next, l.nextReturn(lim, at))
+			for _, end := range planEnds(lim, at) {
+				next = min(next, end)
+			}
 		}
 		if at = next; at-refusal.RetryAt > horizon {
 			first := slices.IndexFunc(limits, item.WaitsForLapses)
@@ -167,4 +215,20 @@ func (l *ledger) together(c claims, limits []limit.Limit, item driver.Item, refu
 		}
 	}
 	return refusal
+}
+
+// nextReturn is the first instant after one at which units return to a limit: a calendar's
+// reset.
+func (l *ledger) nextReturn(lim limit.Limit, after int64) int64 {
+	if lim.Window.Kind == limit.CalendarKind {
+		_, until := lim.Window.Span(after)
+		return until
+	}
+	next := limit.Never
+	for _, e := range l.entries {
+		if at := lim.Window.Returns(e.score); at > after && e.counts(lim) {
+			next = min(next, at)
+		}
+	}
+	return next
 }

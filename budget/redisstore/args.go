@@ -69,6 +69,13 @@ type holdArgs struct {
 	Lease  int64  `json:"lease"`
 }
 
+// planArgs are the arguments of plan.lua. Without New, it only reads.
+type planArgs struct {
+	ledgerArgs
+	Old string  `json:"old"`
+	New *string `json:"new,omitempty"`
+}
+
 // spentArgs are the arguments of spent.lua.
 type spentArgs struct {
 	ledgerArgs
@@ -134,6 +141,7 @@ type chargeArgs struct {
 	Add     []string     `json:"add"`               // operations and pairs to register
 	Split   []string     `json:"split"`             // patterns of jobs that are to be counted apart from now on
 	Divided bool         `json:"divided,omitempty"` // a limit has shares
+	Plans   *string      `json:"plans,omitempty"`   // the records that the limits' spells are by; nil: there is none
 	Windows []windowArgs `json:"windows"`
 	Meters  []meterArgs  `json:"meters"`
 	Limits  []limitArgs  `json:"limits"`
@@ -237,6 +245,13 @@ type limitArgs struct {
 	Lapses []int64     `json:"lapses,omitempty"`
 	Guard  int64       `json:"guard,omitempty"`
 	Next   int         `json:"next,omitempty"`
+	Spells []spellArgs `json:"spells,omitempty"` // by records of what its shares need
+}
+
+// spellArgs are a limit.Spell.
+type spellArgs struct {
+	Until int64   `json:"until"`
+	Units []int64 `json:"units"`
 }
 
 // shareArgs are a share of a limit.

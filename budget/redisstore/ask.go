@@ -22,6 +22,7 @@ const (
 	statusNewer
 	statusLost
 	statusDays
+	statusPlans
 )
 
 // answer is a script's reply: status, clock, and the rest.
@@ -64,7 +65,7 @@ func (s *Store) read(doing, name string, reply []any) (answer, error) {
 	}
 	s.learnAt(name, a.now)
 	switch a.status {
-	case statusDone, statusAgain, statusPeriods, statusDays:
+	case statusDone, statusAgain, statusPeriods, statusDays, statusPlans:
 	case statusRegistry:
 		s.remember(name, newRegistry(splitNames(text(a.rest, 0)), splitNames(text(a.rest, 1))))
 	case statusClock:

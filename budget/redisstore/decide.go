@@ -40,8 +40,9 @@ type batch struct {
 	born   int64  // when the ledger began
 	seen   int64  // the instant of the decision: the clamped clock
 	looks  [][]any
-	lacks  []any // for a look: which of Others are missing, from 1
-	holds  []any // for a look, as lua/holds.lua has them
+	plans  *string // the records that Limits are by; nil: no guarantee lapses by plan
+	lacks  []any   // for a look: which of Others are missing, from 1
+	holds  []any   // for a look, as lua/holds.lua has them
 	staged map[int]*stagedRefusal
 	told   ledgerTold
 	slow   bool  // usual.lua has left the open items to charge.lua
@@ -99,6 +100,7 @@ func (s *Store) newBatch(ctx context.Context, b driver.Batch, began time.Time) *
 		run.open = append(run.open, i)
 		run.until = append(run.until, giveUp(ctx, item.Deadline, b.Now, began))
 	}
+	run.byRecords()
 	if offset, known := s.clockOffset(b.Budget); known {
 		run.around = time.Now().UnixMicro() + offset
 	}
@@ -191,6 +193,8 @@ func (b *batch) read(a answer) (bool, error) {
 	case statusAgain:
 		b.names = splitNames(text(a.rest, 0))
 		return false, nil
+	case statusPlans:
+		return false, b.replan(a)
 	case statusRegistry, statusDays:
 		b.days = withDays(b.historyDays(), a)
 		return false, nil
@@ -287,6 +291,7 @@ func (b *batch) decision(item driver.Item, result driver.Result, answer []any) d
 		var waits []limit.Wait
 		d, waits = b.refusal(item, answer)
 		d = d.Together(b.Limits, item, waits, func(i int) int64 { return b.Limits[i].Remaining(used(i)) })
+		d = d.UnlessPlanned(b.Limits, item, numberAt(answer, 3))
 	}
 	return d
 }
@@ -313,6 +318,9 @@ func (b *batch) args(had, r registry, added, split []string, attempt time.Time) 
 	}
 	for _, other := range b.Others {
 		args.Told = append(args.Told, toldArgs{other.ID, other.At})
+	}
+	if b.mode == deciding {
+		args.Plans = b.plans
 	}
 	args.shape(b.Limits, b.around)
 	for i, l := range b.Limits {

@@ -74,7 +74,12 @@ func (b *batch) takeStages(i int, answer []any) bool {
 			b.decided.Items[i] = s.until(at)
 			return true
 		case next == limit.Never:
-			b.decided.Items[i] = b.neverTogether(b.Items[i], answer)
+			never := s.binding
+			never.RetryAt = limit.Never
+			if never = never.UnlessPlanned(b.Limits, b.Items[i], numberAt(answer, 3)); never.RetryAt == limit.Never {
+				never = b.neverTogether(b.Items[i], answer)
+			}
+			b.decided.Items[i] = never
 			return true
 		}
 		s.from = next

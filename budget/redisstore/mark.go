@@ -12,6 +12,7 @@ type ledgerTold struct {
 	hosts  []notedHost // those that decided lately
 	until  int64       // a loss holds charges back until then; 0: it does not
 	tables driver.NotedTables
+	plans  driver.Plans
 }
 
 // notedHost is a host, and when it was noted that it had decided.
@@ -21,13 +22,19 @@ type notedHost struct {
 }
 
 // isTold checks its form: the ledger's id, its changes, the newest charge's id and time,
-// hosts and instants alternating, until when a loss holds charges back, share tables, and
-// what a plan needs.
-var isTold = tuple(isText, count, isText, count, isHosts, count, isTables, isPlan)
+// hosts and instants alternating, until when a loss holds charges back, share tables, what
+// a plan needs, and records of what shares need.
+var isTold = tuple(isText, count, isText, count, isHosts, count, isTables, isPlan, isPlans)
 
 func isTables(v any) bool {
 	text, ok := v.(string)
 	_, err := driver.ParseTables(text)
+	return ok && err == nil
+}
+
+func isPlans(v any) bool {
+	text, ok := v.(string)
+	_, err := driver.ParsePlans(text)
 	return ok && err == nil
 }
 
@@ -56,6 +63,7 @@ func readTold(list []any, at int64) (t ledgerTold) {
 	t.mark = driver.Mark{Ledger: text(list, 0), Changes: numberAt(list, 1), ID: text(list, 2), At: numberAt(list, 3), Seen: at}
 	t.until = numberAt(list, 5)
 	t.tables, _ = driver.ParseTables(text(list, 6)) // isTold has read it
+	t.plans, _ = driver.ParsePlans(text(list, 8))
 	f := strings.Fields(text(list, 4))
 	for i := 1; i < len(f); i += 2 {
 		t.hosts = append(t.hosts, notedHost{f[i-1], number(f[i])})

@@ -206,12 +206,21 @@ func (b *batch) keepPlan(told []any, r registry) {
 			p.until = min(p.until, h.at+hostAnew)
 		}
 	}
+	for _, l := range p.limits {
+		for _, s := range l.Shares {
+			for _, record := range s.Planned {
+				if record.Until > b.seen {
+					p.until = min(p.until, record.Until)
+				}
+			}
+		}
+	}
 	for _, t := range b.told.tables {
 		if t.ShareTable == b.Table {
 			p.until = min(p.until, t.Last+driver.TableRenewed)
 		}
 	}
-	if !p.place(args, keys, list(told, 3)) {
+	if !p.place(args, keys, list(told, 3), b.seen) {
 		return
 	}
 	b.store.mu.Lock()
@@ -231,7 +240,7 @@ func (b *batch) keepPlan(told []any, r registry) {
 
 // place finds where each limit's use is, and that of its shares. It returns false if one of
 // them has no place.
-func (p *plan) place(args chargeArgs, keys []string, covers []any) bool {
+func (p *plan) place(args chargeArgs, keys []string, covers []any, seen int64) bool {
 	asked := coversOf(args.Limits, len(p.registry.names))
 	if len(covers) != len(asked) {
 		return false
@@ -266,7 +275,11 @@ func (p *plan) place(args chargeArgs, keys []string, covers []any) bool {
 				return false
 			}
 		}
+		inForce := p.limits[i].InForce(seen)
 		for j, s := range l.Shares {
+			if p.limits[i].Shares[j].Plan {
+				s.Units = inForce[j]
+			}
 			share := sharePlace{place: coverAt(i+1, j+1, l.Calls), units: s.Units, until: never}
 			if share.place == 0 {
 				return false
@@ -362,7 +375,7 @@ func sameLimits(a, b []limit.Limit) bool {
 			(a.Window.Calendar == b.Window.Calendar || a.Window.Key() == b.Window.Key()) && slices.Equal(a.Operations, b.Operations) &&
 			(len(a.Shares) == 0 && len(b.Shares) == 0 || a.Limit == b.Limit) &&
 			slices.EqualFunc(a.Shares, b.Shares, func(a, b limit.Share) bool {
-				return a.Name == b.Name && a.Guarantee == b.Guarantee && a.Lapse == b.Lapse && slices.Equal(a.Jobs, b.Jobs)
+				return a.Name == b.Name && a.Guarantee == b.Guarantee && a.Lapse == b.Lapse && a.Plan == b.Plan && slices.Equal(a.Planned, b.Planned) && slices.Equal(a.Jobs, b.Jobs)
 			})
 	})
 }

@@ -56,6 +56,7 @@ type Store struct {
 	mu      sync.Mutex // guards all below
 	ledgers map[string]*registry
 	plans   map[string]*plans
+	planned map[string]*plannedText
 	clocks  map[string]*offset
 	closed  bool
 	tidying map[string]bool // ledgers that are being tidied
@@ -109,7 +110,7 @@ func open(url string, o Options, clock string) (*Store, error) {
 	client, follow := target.client(o.Timeout)
 	return &Store{
 		client: client, follow: follow, options: func(address string) *redis.Options { return target.options(o.Timeout, "tcp", address) }, prefix: o.Prefix, timeout: o.Timeout, cluster: target.mode == cluster,
-		scripts: lua.With(clock), maxSteps: maxSteps, kept: max(0, driver.KeptFor(o.History)), ledgers: map[string]*registry{}, plans: map[string]*plans{}, tidying: map[string]bool{}, clocks: map[string]*offset{},
+		scripts: lua.With(clock), maxSteps: maxSteps, kept: max(0, driver.KeptFor(o.History)), ledgers: map[string]*registry{}, plans: map[string]*plans{}, planned: map[string]*plannedText{}, tidying: map[string]bool{}, clocks: map[string]*offset{},
 	}, nil
 }
 
@@ -143,6 +144,8 @@ func (s *Store) Change(ctx context.Context, change driver.Change) (driver.Change
 		return s.unlock(ctx, c)
 	case driver.HoldChange:
 		return s.changeHold(ctx, c)
+	case driver.PlanChange:
+		return s.changePlan(ctx, c)
 	case driver.Import:
 		return s.importRows(ctx, c)
 	case driver.Reset:

@@ -101,8 +101,8 @@ func listOf(f form) form {
 // The forms of replies that do not depend on the call, after status and clock if the
 // reply has these.
 var (
-	replyHead   = tuple(within(statusDone, statusDays), count)
-	formOfRest  = map[int64]form{statusAgain: tuple(isNames), statusRegistry: tuple(isNames, isNames), statusPeriods: tuple(count), statusClock: tuple(), statusDamaged: tuple(isText), statusNewer: tuple(isText), statusLost: tuple(), statusDays: tuple(isNames)}
+	replyHead   = tuple(within(statusDone, statusPlans), count)
+	formOfRest  = map[int64]form{statusAgain: tuple(isNames), statusRegistry: tuple(isNames, isNames), statusPeriods: tuple(count), statusClock: tuple(), statusDamaged: tuple(isText), statusNewer: tuple(isText), statusLost: tuple(), statusDays: tuple(isNames), statusPlans: tuple(isPlans)}
 	entriesRest = tuple(count, isText, count, count, count, listOf(isText), isText)
 	historyRest = tuple(count, count, isText, listOf(listOf(isText)), isText)
 	finishRest  = tuple(within(int64(driver.Settled), int64(driver.FinishOverflow)), flag, count)

@@ -124,7 +124,7 @@ var testScripts = lua.With(lua.Clock())
 func scriptedStore(replies []any, forever bool, timeout time.Duration) *Store {
 	return &Store{
 		client: &scripted{replies: replies, forever: forever}, prefix: DefaultPrefix, timeout: timeout,
-		scripts: testScripts, maxSteps: maxSteps, ledgers: map[string]*registry{}, plans: map[string]*plans{}, tidying: map[string]bool{}, clocks: map[string]*offset{},
+		scripts: testScripts, maxSteps: maxSteps, ledgers: map[string]*registry{}, plans: map[string]*plans{}, planned: map[string]*plannedText{}, tidying: map[string]bool{}, clocks: map[string]*offset{},
 	}
 }
 
@@ -150,7 +150,7 @@ const (
 )
 
 var (
-	markReply  = replyLines("[", "LEDGER", "3", "newest", "1780000000000000", "0a 1780000000000000", "0", "web2 1f00 1779999999999999 1780000000000000", "[", "", "", "0", "[", "]", "[", "]", "]", "]", "[", "]", "[", "]") // and that nothing is missing or held
+	markReply  = replyLines("[", "LEDGER", "3", "newest", "1780000000000000", "0a 1780000000000000", "0", "web2 1f00 1779999999999999 1780000000000000", "[", "", "", "0", "[", "]", "[", "]", "]", "d1 0123 - 20 1780000300000000", "]", "[", "]", "[", "]") // and that nothing is missing or held
 	grantReply = replyLines("[", ":0", clockLine, "[", "[", ":1", ":0", ":2", ":1780000000000001", ":0", "", noneUsed, "]", "]",
 		"1780000000000000", "1780000000000001", "[", "]", "[", ":3", ":3", ":1", ":0", "]", "", markReply, "]")
 	refuseReply = replyLines("[", ":0", clockLine, "[", "[", ":2", ":0", ":0", ":1780000000000001", ":0", "", ":10", "1779999999999999", ":10", "7/1780000000000000", ":9", ":0", "]", "]",

@@ -53,6 +53,9 @@ func (a *chargeArgs) divide(limits []limit.Limit, known registry) {
 		for j, units := range l.Guarantees() {
 			args.Shares = append(args.Shares, shareArgs{units, l.Shares[j].Lapse, known.shared(l.Shares[j], args.Covered), append([]string{}, l.Shares[j].Jobs...)})
 		}
+		for _, spell := range l.Spells() {
+			args.Spells = append(args.Spells, spellArgs{spell.Until, spell.Guarantees})
+		}
 		if l.ChecksNext() {
 			key := l.Window.AfterReset().Key()
 			args.Next = 1 + slices.IndexFunc(a.Windows, func(w windowArgs) bool { return w.Key == key })

@@ -48,30 +48,29 @@ func readShared(l limit.Limit, found string) (s shared, ok bool) {
 		ok = ok && count(one)
 		s.kept = append(s.kept, number(one))
 	}
-	return s, ok && len(s.met) == 2+len(l.Lapses()) && len(s.kept) == len(l.Shares)
+	return s, ok && len(s.met) == 2+len(l.Lapses())+len(l.Spells()) && len(s.kept) == len(l.Shares)
 }
 
 // wait is how an item with a lease waits for the limit.
 func (s shared) wait(l limit.Limit, lease, now int64) limit.Wait {
 	w := limit.Wait{Limit: l, Now: now, Refused: s.refused, Lease: lease}
-	switch {
-	case l.Window.Kind == limit.CalendarKind:
-	case slices.Contains(s.met, -1): // what is held is too much
-		w.At = limit.Never
-		return w
-	default:
-		w.At = l.Window.Returns(slices.Max(s.met))
-		return w
-	}
-	for _, score := range s.met {
-		start := now
-		switch {
-		case score < 0:
-			start = limit.Never
+	starts := make([]int64, len(s.met))
+	for i, score := range s.met {
+		switch starts[i] = now; {
+		case score < 0: // what is held is too much
+			starts[i] = limit.Never
 		case score > 0:
-			start = l.Window.Returns(score)
+			starts[i] = l.Window.Returns(score)
 		}
-		w.Starts = append(w.Starts, start)
 	}
+	whole := 2 + len(l.Lapses()) // the last of these is what a floor leaves
+	for k, spell := range l.Spells() {
+		w.Spells = append(w.Spells, limit.SpellWait{Until: spell.Until, Start: max(starts[whole+k], starts[whole-1])})
+	}
+	if l.Window.Kind == limit.CalendarKind {
+		w.Starts = starts[:whole:whole]
+		return w
+	}
+	w.At = slices.Max(starts[:whole])
 	return w
 }

@@ -90,7 +90,7 @@ func TestConvertsNinth(t *testing.T) {
 	clock := noon + 7300*second
 	store := must.Get(sqlitestore.OpenWithClock(t.Context(), path, sqlitestore.Options{Timeout: time.Minute}, func() int64 { return clock }))(t)
 	defer func() { must.Do(t, store.Close()) }()
-	check.Equal(t, query[int](t, path, "PRAGMA user_version"), 11, "version")
+	check.Equal(t, query[int](t, path, "PRAGMA user_version"), 12, "version")
 	limits := []limit.Limit{rolling(limit.MaxUnits, day)}
 	look := must.Get(store.Look(t.Context(), driver.Look{Budget: name, Now: clock, Limits: limits}))(t)
 	check.Equal(t, look.Limits[0].Used, 1050, "used")

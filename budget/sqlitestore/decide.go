@@ -177,6 +177,7 @@ func (d *decider) open(c *conn) (clock int64, err error) {
 	l.keep(clock, now, anchor)
 	l.note(d.batch.Host, now)
 	l.tables = l.tables.Noted(d.batch.Table, now)
+	d.batch.Limits = l.plans.Within(now).Of(d.batch.Limits)
 	if err := l.use(d.batch.Limits, now); err != nil {
 		return 0, err
 	}

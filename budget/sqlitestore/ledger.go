@@ -35,6 +35,7 @@ type ledger struct {
 	loss               loss
 	hosts              hosts
 	tables             driver.NotedTables
+	plans              driver.Plans
 	imports            driver.Imports
 	holds              holds
 
@@ -71,18 +72,18 @@ type cold struct {
 	id                                       string
 	resetAt                                  int64
 	loss, hosts, tables, imports, split      string
-	holds                                    string
+	holds, plans                             string
 	unnoted, summed                          int64
 }
 
 func (l *ledger) coldNow() cold {
 	return cold{
 		l.born, l.anchor, l.prunedAt, l.labelNo, l.merged, l.rowNo, l.idleAt, l.id, l.resetAt,
-		l.loss.String(), l.hosts.String(), l.tables.String(), l.imports.String(), l.split.String(), l.holds.String(), l.unnoted, l.summed,
+		l.loss.String(), l.hosts.String(), l.tables.String(), l.imports.String(), l.split.String(), l.holds.String(), l.plans.String(), l.unnoted, l.summed,
 	}
 }
 
-const readBudget = `SELECT b, version, born, last, newest, gone, n, units, walk_no, boot_id, boot_offset, pruned_at, fresh, label_no, merged, row_no, idle_at, id, newest_id, changes, reset_at, loss, hosts, tables, imports, split, unnoted, hot, summed, holds
+const readBudget = `SELECT b, version, born, last, newest, gone, n, units, walk_no, boot_id, boot_offset, pruned_at, fresh, label_no, merged, row_no, idle_at, id, newest_id, changes, reset_at, loss, hosts, tables, imports, split, unnoted, hot, summed, holds, plans
 	FROM budget WHERE name = ?`
 
 // unchanged reports whether the file still has the ledger as it was last read or written.
@@ -112,10 +113,10 @@ func readLedger(c *conn, name string, known *ledger) (*ledger, error) {
 		labels: map[string]*label{}, texts: map[int64]string{}, meters: map[string]*meter{}, locks: map[string]lock{},
 		waiting: map[hourly]*waiting{}, series: map[series]int64{}, perSum: perSum,
 	}
-	var lost, seen, tables, imports, split, held string
+	var lost, seen, tables, imports, split, held, planned string
 	found, err := c.first(readBudget, []any{name},
 		&l.b, &l.version, &l.born, &l.last, &l.newest, &l.gone, &l.n, &l.units, &l.walkNo,
-		&l.anchor.boot, &l.anchor.offset, &l.prunedAt, &l.fresh, &l.labelNo, &l.merged, &l.rowNo, &l.idleAt, &l.id, &l.newestID, &l.changes, &l.resetAt, &lost, &seen, &tables, &imports, &split, &l.unnoted, &l.hot, &l.summed, &held)
+		&l.anchor.boot, &l.anchor.offset, &l.prunedAt, &l.fresh, &l.labelNo, &l.merged, &l.rowNo, &l.idleAt, &l.id, &l.newestID, &l.changes, &l.resetAt, &lost, &seen, &tables, &imports, &split, &l.unnoted, &l.hot, &l.summed, &held, &planned)
 	if err != nil || !found {
 		return l, err
 	}
@@ -133,6 +134,9 @@ func readLedger(c *conn, name string, known *ledger) (*ledger, error) {
 	}
 	if err == nil {
 		l.holds, err = parseHolds(held)
+	}
+	if err == nil {
+		l.plans, err = driver.ParsePlans(planned)
 	}
 	var totals []hotTotal
 	if err == nil {
@@ -167,7 +171,7 @@ const writeHot = `UPDATE budget SET version = ?, last = ?, newest = ?, gone = ?,
 
 const writeBudget = `UPDATE budget SET version = ?, born = ?, last = ?, newest = ?, gone = ?, n = ?, units = ?, walk_no = ?,
 	boot_id = ?, boot_offset = ?, pruned_at = ?, fresh = ?, label_no = ?, merged = ?, row_no = ?, idle_at = ?,
-	id = ?, newest_id = ?, changes = ?, reset_at = ?, loss = ?, hosts = ?, tables = ?, imports = ?, split = ?, unnoted = ?, hot = ?, summed = ?, holds = ? WHERE b = ?`
+	id = ?, newest_id = ?, changes = ?, reset_at = ?, loss = ?, hosts = ?, tables = ?, imports = ?, split = ?, unnoted = ?, hot = ?, summed = ?, holds = ?, plans = ? WHERE b = ?`
 
 // create inserts a new budget's row, which assigns its number.
 func (l *ledger) create(now int64) error {
@@ -203,7 +207,7 @@ func (l *ledger) write() error {
 	l.cold = now
 	return l.c.exec(writeBudget, l.version, l.born, l.last, l.newest, l.gone, l.n, l.units, l.walkNo,
 		l.anchor.boot, l.anchor.offset, l.prunedAt, l.fresh, l.labelNo, l.merged, l.rowNo, l.idleAt,
-		l.id, l.newestID, l.changes, l.resetAt, now.loss, now.hosts, now.tables, now.imports, now.split, l.unnoted, hot, l.summed, now.holds, l.b)
+		l.id, l.newestID, l.changes, l.resetAt, now.loss, now.hosts, now.tables, now.imports, now.split, l.unnoted, hot, l.summed, now.holds, now.plans, l.b)
 }
 
 // moment is the time of a decision, in µs.

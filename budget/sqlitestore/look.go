@@ -80,6 +80,7 @@ func (s *Store) look(ctx context.Context, c *conn, look driver.Look, unsplit boo
 	l.holds.end(now)
 	view.Holds = l.holds.shown()
 	view.Mark, view.AtWork, view.Tables = l.mark(now), l.hosts.atWork(now), l.tables.Within(now)
+	view.Plans = l.plans.Within(now)
 	if until := l.loss.until(look.Hosts); until > now {
 		view.Recovering = until
 	}

@@ -30,13 +30,17 @@ func (d *decider) refuse(item driver.Item, now int64) (refusal driver.Decision, 
 			observed = cmp.Or(observed, v.limit.Name)
 			continue
 		}
+		own := len(waits)
 		for _, t := range failed {
-			w, done, err := d.walk(i, t, now)
+			w, done, err := d.wait(i, t, now, true)
 			if err != nil || !done {
 				return refusal, false, err
 			}
-			at = max(at, w.fits)
-			waits = append(waits, t.wait(w, now, true))
+			at = max(at, w.From(now))
+			waits = append(waits, w)
+		}
+		if len(failed) > 1 && v.limit.ByRecords() {
+			at = limit.FitsTogether(waits[own:], now)
 		}
 		if refusal.Limit < 0 || at > refusal.RetryAt {
 			refusal = driver.Decision{Result: driver.Refused, Limit: i, RetryAt: at, Remaining: d.remaining(i), Kept: kept}
@@ -53,16 +57,16 @@ func (d *decider) refuse(item driver.Item, now int64) (refusal driver.Decision, 
 			continue
 		}
 		t := v.dividedBy(item, &lives, now)
-		w, done, err := d.walk(i, t, now)
+		w, done, err := d.wait(i, t, now, false)
 		if err != nil || !done {
 			return refusal, false, err
 		}
-		waits = append(waits, t.wait(w, now, false))
+		waits = append(waits, w)
 	}
 	if len(lives.holds) > 0 {
 		return d.asHoldsEnd(item, refusal, waits, now)
 	}
-	return refusal.Together(d.batch.Limits, item, waits, d.remaining), true, nil
+	return refusal.Together(d.batch.Limits, item, waits, d.remaining).UnlessPlanned(d.batch.Limits, item, now), true, nil
 }
 
 // asHoldsEnd is the refusal by what would bind if no hold ever ended, with the first instant
@@ -96,6 +100,10 @@ func (d *decider) asHoldsEnd(item driver.Item, refusal driver.Decision, waits []
 		}
 		return refusal, true, nil
 	}
+	refusal.RetryAt = limit.Never
+	if later := refusal.UnlessPlanned(d.batch.Limits, item, now); later.RetryAt < limit.Never {
+		return later, true, nil
+	}
 	never := driver.Decision{Result: driver.NeverFits, Limit: -1}
 	if never.Limit = slices.IndexFunc(d.batch.Limits, item.WaitsForLapses); never.Limit >= 0 {
 		never.Remaining = d.remaining(never.Limit)
@@ -117,11 +125,11 @@ func (d *decider) fitsFrom(item driver.Item, from, now int64) (at int64, done bo
 			tests = []*test{v.dividedBy(item, &lives, now)}
 		}
 		for _, t := range tests {
-			w, done, err := d.walk(i, t, now)
+			w, done, err := d.wait(i, t, now, false)
 			if err != nil || !done {
 				return 0, false, err
 			}
-			waits = append(waits, t.wait(w, now, false))
+			waits = append(waits, w)
 		}
 	}
 	closed := driver.Decision{Result: driver.Granted}
@@ -146,9 +154,44 @@ func (v *counting) waitsForLapses(item driver.Item, lives *living) bool {
 	return !drawn
 }
 
-// walk goes on with the walk to the instant at which the item passes a test of a limit.
-func (d *decider) walk(i int, t *test, now int64) (w *walk, done bool, err error) {
-	key := walkKey{i, t.divided, t.room, ""}
+// wait is how an item waits to pass a test of a limit.
+func (d *decider) wait(i int, t *test, now int64, refused bool) (w limit.Wait, done bool, err error) {
+	if !t.divided || t.v.w.kind == limit.CalendarKind || !t.v.limit.ByRecords() {
+		found, done, err := d.walk(i, t, now, 0)
+		if err != nil || !done {
+			return w, false, err
+		}
+		return t.wait(found, now, refused), true, nil
+	}
+	w = limit.Wait{Limit: t.v.limit, Now: now, Refused: refused, Lease: t.lease}
+	under := func(guarantees []int64, spell int) (at int64, done bool, err error) {
+		one := *t
+		one.guarantees = t.byPart(guarantees)
+		if one.total(one.used(one.v.w), one.guarantees) <= one.room {
+			return now, true, nil
+		}
+		found, done, err := d.walk(i, &one, now, spell)
+		return found.fits, done, err
+	}
+	if w.At, done, err = under(t.v.limit.Guarantees(), 0); err != nil || !done {
+		return w, false, err
+	}
+	for k, spell := range t.v.limit.Spells() {
+		s := limit.SpellWait{Until: spell.Until}
+		if s.Until > now {
+			if s.Start, done, err = under(spell.Guarantees, k+1); err != nil || !done {
+				return w, false, err
+			}
+		}
+		w.Spells = append(w.Spells, s)
+	}
+	return w, true, nil
+}
+
+// walk goes on with the walk to the instant at which the item passes a test of a limit, in a
+// spell (from 1) or after all.
+func (d *decider) walk(i int, t *test, now int64, spell int) (w *walk, done bool, err error) {
+	key := walkKey{i, t.divided, t.room, "", spell}
 	if t.held != nil {
 		key.held = fmt.Sprint(t.held)
 	}
@@ -187,7 +230,7 @@ func (d *decider) tests(v *counting, item driver.Item, lives *living, now int64)
 		return []*test{divided}, kept
 	case fits:
 		return []*test{divided}, kept
-	case within:
+	case within && !v.limit.ByRecords(): // else it may not be within for long
 		return []*test{plain}, kept
 	}
 	return []*test{divided, plain}, kept

@@ -9,7 +9,7 @@ import (
 )
 
 // schemaVersion is what this version of the program reads and writes.
-const schemaVersion = 11
+const schemaVersion = 12
 
 // entriesConverted is the version from which on entries are as now: see convert.go.
 const entriesConverted = 10
@@ -61,7 +61,8 @@ CREATE TABLE budget (
 	unnoted INTEGER NOT NULL DEFAULT 0, -- the history may lack charges of up to here
 	hot BLOB NOT NULL DEFAULT x'',      -- totals and history that most charges change: see hot.go
 	summed INTEGER NOT NULL DEFAULT 0,  -- no sum is of scores above this
-	holds TEXT NOT NULL DEFAULT ''      -- what is kept for passes, as JSON; empty: nothing
+	holds TEXT NOT NULL DEFAULT '',     -- what is kept for passes, as JSON; empty: nothing
+	plans TEXT NOT NULL DEFAULT ''      -- what daemons know to be still needed of shares, as driver.Plans
 );
 CREATE INDEX budget_idle ON budget(idle_at);
 CREATE TABLE operation (
@@ -216,6 +217,7 @@ ALTER TABLE budget ADD COLUMN summed INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE entry RENAME TO old_entry;
 ` + entryTables,
 	10: "ALTER TABLE budget ADD COLUMN holds TEXT NOT NULL DEFAULT '';",
+	11: "ALTER TABLE budget ADD COLUMN plans TEXT NOT NULL DEFAULT '';",
 }
 
 // isPrepared reports whether prepareFile has nothing to do. It changes nothing and needs

@@ -40,9 +40,9 @@ func TestOpenRefusesNewerSchema(t *testing.T) {
 	b := newBench(t, rolling(10, hour))
 	b.granted(item("a", 1))
 	b.close()
+	execute(t, b.path, "PRAGMA user_version = 13")
+	openFails(t, b.path, driver.ErrStoreConfig, "version 13", "up to 12", "newer quotactl")
 	execute(t, b.path, "PRAGMA user_version = 12")
-	openFails(t, b.path, driver.ErrStoreConfig, "version 12", "up to 11", "newer quotactl")
-	execute(t, b.path, "PRAGMA user_version = 11")
 	b.open()
 	must.Equal(t, b.used(), 1, "used: the refusal changed the file")
 }
@@ -52,24 +52,24 @@ func TestOpenRefusesNewerSchema(t *testing.T) {
 func TestNewerSchemaMeanwhile(t *testing.T) {
 	b := newBench(t, rolling(10, hour))
 	b.granted(item("a", 1), lease(item("r", 1), hour))
-	execute(t, b.path, "PRAGMA user_version = 12")
+	execute(t, b.path, "PRAGMA user_version = 13")
 	_, decideErr := b.try(name, item("b", 1))
 	_, finishErr := b.store.Finish(t.Context(), driver.Finish{Budget: name, Now: b.now, ID: "r", Units: 5})
 	_, lookErr := b.store.Look(t.Context(), driver.Look{Budget: name, Now: b.now, Limits: b.limits})
 	_, readErr := b.store.Job(t.Context(), "j")
 	_, swapErr := b.store.SwapJob(t.Context(), driver.JobSwap{Job: "j", Text: []byte("{}")})
 	for what, err := range map[string]error{"charge": decideErr, "settle": finishErr, "look": lookErr, "job": readErr, "swap": swapErr} {
-		if !errors.Is(err, driver.ErrStoreConfig) || !strings.Contains(err.Error(), "version 12") || !strings.Contains(err.Error(), "newer quotactl") {
+		if !errors.Is(err, driver.ErrStoreConfig) || !strings.Contains(err.Error(), "version 13") || !strings.Contains(err.Error(), "newer quotactl") {
 			t.Errorf("%s: %v, want ErrStoreConfig that names the version", what, err)
 		}
 	}
-	execute(t, b.path, "PRAGMA user_version = 11")
+	execute(t, b.path, "PRAGMA user_version = 12")
 	b.granted(item("b", 1))
 	check.Equal(t, b.used(), 3, "used: something was written meanwhile")
 }
 
 // toTenth turns a file into one of schema 10.
-var toTenth = []string{"ALTER TABLE budget DROP COLUMN holds", "PRAGMA user_version = 10"}
+var toTenth = []string{"ALTER TABLE budget DROP COLUMN plans", "ALTER TABLE budget DROP COLUMN holds", "PRAGMA user_version = 10"}
 
 // toNinth turns a file into one of schema 9, if nothing waits in its budgets' rows.
 var toNinth = append(slices.Clone(toTenth), []string{
@@ -147,7 +147,7 @@ func TestOpenMigrates(t *testing.T) {
 			must.Equal(t, must.Get(b.store.Job(t.Context(), "j"))(t).Version, 0, "a job of an older schema:, want no document")
 			b.swap(driver.JobSwap{Job: "j", Text: []byte("{}"), Values: map[string][]byte{"x": []byte("1")}, Records: []driver.JobRecord{{At: noon, ID: "r"}}})
 			b.close()
-			check.Equal(t, query[int](t, b.path, "PRAGMA user_version"), 11, "version after that")
+			check.Equal(t, query[int](t, b.path, "PRAGMA user_version"), 12, "version after that")
 			b.open() // and once more, as it is
 			check.Equal(t, b.used(), 10, "used when it is opened again")
 			b.refused(item("c", 1), noon+2*hour)

@@ -151,7 +151,12 @@ func (t *test) sumHeld() (sum int64) {
 }
 
 // neverFits reports whether the item cannot pass the test while the holds are the same.
-func (t *test) neverFits() bool { return t.held != nil && t.total(t.held, t.guarantees) > t.room }
+func (t *test) neverFits() bool {
+	if t.held == nil && t.divided && t.v.limit.ByPlan() { // all may be guaranteed to others
+		return t.total(make([]int64, t.parts()), t.guarantees) > t.room
+	}
+	return t.held != nil && t.total(t.held, t.guarantees) > t.room
+}
 
 // within reports whether a part is another share within its guarantee, so that what returns
 // to it frees nothing.
@@ -258,12 +263,15 @@ func (t *test) check(score int64) (kept []int64, fits bool) {
 	return kept, true
 }
 
-// stages are the limit's stages, by part.
+// stages are the limit's stages, by part, and after them its spells.
 func (t *test) stages() [][]int64 {
 	if !t.divided {
 		return [][]int64{{0}}
 	}
 	list := t.v.limit.Stages()
+	for _, spell := range t.v.limit.Spells() {
+		list = append(list, spell.Guarantees)
+	}
 	for k, stage := range list {
 		list[k] = t.byPart(stage)
 	}
@@ -332,11 +340,18 @@ func (t *test) fitsAfterReset(w *walk, now int64, steps *int) (at int64, done bo
 	if !t.divided {
 		return starts[0], true, nil
 	}
-	w.starts = starts
+	w.starts, w.spells = starts, nil
+	if spells := v.limit.Spells(); len(spells) > 0 {
+		floor, whole := starts[len(stages)], len(stages)-len(spells)
+		for k, spell := range spells {
+			w.spells = append(w.spells, limit.SpellWait{Until: spell.Until, Start: max(starts[whole+k], floor)})
+		}
+		w.starts = append(starts[:whole:whole], floor)
+	}
 	return t.wait(w, now, true).From(now), true, nil
 }
 
 // wait is the item's wait for the limit, of a walk that has found its end.
 func (t *test) wait(w *walk, now int64, refused bool) limit.Wait {
-	return limit.Wait{Limit: t.v.limit, Starts: w.starts, At: w.fits, Now: now, Refused: refused, Lease: t.lease}
+	return limit.Wait{Limit: t.v.limit, Starts: w.starts, Spells: w.spells, At: w.fits, Now: now, Refused: refused, Lease: t.lease}
 }

@@ -199,6 +199,8 @@ func (s *Store) change(ctx context.Context, change driver.Change) (driver.Change
 		return s.unlockBudget(ctx, c)
 	case driver.HoldChange:
 		return s.changeHold(ctx, c)
+	case driver.PlanChange:
+		return s.changePlan(ctx, c)
 	case driver.Import:
 		return s.importRows(ctx, c)
 	case driver.Reset:

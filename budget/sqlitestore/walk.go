@@ -25,6 +25,7 @@ type walk struct {
 	found   bool
 	fits    int64   // the result, if found
 	starts  []int64 // of a divided calendar, if found: see limit.Wait
+	spells  []limit.SpellWait
 }
 
 // walkKey is a limit's index, and which of its checks the walk is for: an item has a further
@@ -34,6 +35,7 @@ type walkKey struct {
 	divided bool
 	room    int64
 	held    string
+	spell   int // of a rolling limit of which there are records, from 1
 }
 
 // begin begins a walk anew, from a score.

@@ -18,6 +18,7 @@ type Guarantee struct {
 	Limit  string   `json:"limit"`
 	Units  int64    `json:"units"` // in what the limit counts
 	Lapse  *Seconds `json:"lapse_seconds,omitempty"`
+	ByPlan bool     `json:"lapse_by_plan,omitempty"`
 }
 
 // Guarantees lists what each job of a divided budget is guaranteed: first the configured
@@ -68,12 +69,12 @@ func upstreamOf(cfg *config.Config, name string) (u config.Upstream, anyLabel bo
 	return cfg.Upstreams[at], strings.HasSuffix(name, "/"+config.AnyCredential)
 }
 
-// guaranteeOf is what the share with an index Guarantees a job; −1: it has none.
+// guaranteeOf is what the share with an index guarantees a job; −1: it has none.
 func guaranteeOf(job, budget string, l limit.Limit, share int) Guarantee {
 	g := Guarantee{Jobs: job, Budget: budget, Limit: l.Name}
 	if share >= 0 {
 		s := l.Shares[share]
-		g.Share, g.Units = Text(s.Name), s.Guarantee
+		g.Share, g.Units, g.ByPlan = Text(s.Name), s.Guarantee, s.Plan
 		if s.Lapse > 0 {
 			lapse := Seconds(time.Duration(s.Lapse) * time.Microsecond)
 			g.Lapse = &lapse

@@ -119,6 +119,8 @@ type LimitShare struct {
 	Kept     int64    `json:"kept"`
 	Borrowed int64    `json:"borrowed"`
 	Lapse    *Seconds `json:"lapse_seconds,omitempty"`
+	// ByPlan: the guarantee lapses as the jobs need less.
+	ByPlan bool `json:"lapse_by_plan,omitempty"`
 	// LapsesAt is when the guarantee lapses, or has lapsed, in the present period.
 	LapsesAt *Instant `json:"lapses_at,omitempty"`
 }
@@ -193,7 +195,7 @@ func newLimit(l budget.LimitStatus, at time.Time) Limit {
 func newShares(l budget.LimitStatus) (list []LimitShare) {
 	for _, s := range l.Shares {
 		one := LimitShare{
-			Share: s.Name, Jobs: s.Jobs, Guarantee: s.Guarantee, InForce: s.InForce, Used: s.Used, Kept: s.Kept, Borrowed: s.Borrowed, Lapse: span(s.Lapse),
+			Share: s.Name, Jobs: s.Jobs, Guarantee: s.Guarantee, InForce: s.InForce, Used: s.Used, Kept: s.Kept, Borrowed: s.Borrowed, Lapse: span(s.Lapse), ByPlan: s.Plan,
 		}
 		if !s.LapsesAt.IsZero() {
 			at := Instant(s.LapsesAt)

@@ -180,7 +180,6 @@ func (s *simulation) holdRun(p *pass) {
 		r.hold = h
 	}
 	r.started = s.now
-	j.nth[r.region]++
 	p.running++
 	j.ledger.running++
 	if late := s.now - p.began - j.Offset(p.place).Microseconds(); p.part > 1 && late > 0 {

@@ -27,7 +27,7 @@ type Question struct {
 	Budgets     []Budget
 	Jobs        []Job // in the order of the configuration: those that tick together begin in it
 	// High has runs whose needs were learned take what was enough for nine of ten. Otherwise
-	// they take the mean ([needs.Estimate.Nth]).
+	// they take the median: of many runs, some take more and others less.
 	High bool
 }
 
@@ -190,7 +190,7 @@ func (b *Budget) ledger(now int64) *ledger {
 func (one *Job) inFakeTime(place int64, l *ledger, prices func(string) int64) *job {
 	j := &job{
 		Job: one.Job, prices: prices, place: place, ledger: l, needs: one.Needs, call: one.Call.Microseconds(), begins: one.Begins.Microseconds(), notes: one.Notes.Microseconds(),
-		paused: one.Pause != nil, first: append([]string(nil), one.First...), nextRegion: one.NextRegion, rest: map[string]needsLeft{}, complete: map[string]int{}, nth: map[string]int64{},
+		paused: one.Pause != nil, first: append([]string(nil), one.First...), nextRegion: one.NextRegion, rest: map[string]needsLeft{}, complete: map[string]int{},
 	}
 	for _, c := range l.counters {
 		if share := c.limit.ShareOf(j.Name); share >= 0 {

@@ -116,7 +116,7 @@ func Run(t *testing.T, open Open, but ...string) {
 		{"SharesWait", testSharesWait},
 		{"SharesLater", testSharesLater},
 		{"SharesLookedAt", testSharesLookedAt},
-		{"SharesLapse", testSharesLapse},
+		{"SharesLapse", testSharesLapse}, {"SharesPlanned", testSharesPlanned}, {"SharesPlannedTogether", testSharesPlannedTogether}, {"PlanRecords", testPlanRecords},
 		{"SharesTogether", testSharesTogether},
 		{"SharesTenants", testSharesTenants},
 		{"SharesFloor", testSharesFloor},

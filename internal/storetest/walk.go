@@ -27,7 +27,7 @@ func Walk(t *testing.T, open Open, steps int) {
 	walk(t, open, seed, steps, false, []string{"granted", "refused", "replayed", "conflict", "settled", "released", "clock refused", "clock accepted", "looked", "stepped back", "never fits", "limits changed",
 		"finish expired", "refused by rolling", "refused by coarse", "refused by calendar", "refused by guarded calendar", "refused by bucket", "refused by concurrent",
 		"recorded", "finished earlier", "lost", "nothing lost", "recovered", "reset", "recovering", "rolled back", "moved", "locked", "lock stood", "unlocked", "observed", "fenced",
-		"history", "kept", "fits by a lapse", "held", "hold refused", "hold replayed", "hold renewed", "hold ended", "drawn", "given back", "overdrawn", "settled above", "waited beside a hold",
+		"history", "kept", "fits by a lapse", "planned", "fits as records end", "held", "hold refused", "hold replayed", "hold renewed", "hold ended", "drawn", "given back", "overdrawn", "settled above", "waited beside a hold",
 		"drift of rolling", "drift of coarse", "drift of calendar", "drift of guarded calendar", "drift of bucket"})
 }
 
@@ -81,6 +81,7 @@ type walker struct {
 	kept    kept
 	ledgers map[string]string // the model's ledgers' ids by the store's
 	changes map[string]int64  // the store's last count of changes of each of its ledgers
+	planned []int64           // when records of what shares need end
 	drew    string            // a reservation that drew from a hold, to be finished soon
 }
 
@@ -91,7 +92,7 @@ func (w *walker) episode(steps int) {
 	w.budget = fmt.Sprintf("walk/%d", w.step)
 	w.now = noon + w.rng.Int64N(400*24*hour)
 	w.ids, w.seen, w.lengths, w.configs, w.kept = nil, nil, nil, nil, newKept()
-	w.drew = ""
+	w.drew, w.planned = "", nil
 	w.ledgers, w.changes = map[string]string{}, map[string]int64{}
 	w.coarse = w.rng.IntN(4) == 0
 	for range 2 {
@@ -104,6 +105,9 @@ func (w *walker) episode(steps int) {
 			w.counts["limits changed"]++
 		}
 		limits := w.configs[w.rng.IntN(2)]
+		if slices.ContainsFunc(limits, limit.Limit.ByPlan) && w.rng.IntN(10) == 0 {
+			w.plans(limits)
+		}
 		if n := w.rng.IntN(100); w.calm && n < 88 {
 			w.decide(limits)
 			continue

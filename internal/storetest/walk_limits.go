@@ -46,7 +46,7 @@ func (w *walker) limits() []limit.Limit {
 		}
 		limits = append(limits, l)
 	}
-	if last := limits[len(limits)-1]; len(last.Lapses()) > 0 && w.rng.IntN(2) == 0 { // a wait for both together
+	if last := limits[len(limits)-1]; (len(last.Lapses()) > 0 || last.ByPlan()) && w.rng.IntN(2) == 0 { // a wait for both together
 		last.Name, last.Window = "together", w.calendar()
 		last.Shares = w.shares(last)
 		limits = append(limits, last)
@@ -70,7 +70,9 @@ func (w *walker) shares(l limit.Limit) (list []limit.Share) {
 			s.Jobs = []string{"feeds.us"}
 		}
 		s.Guarantee = w.rng.Int64N(1 + l.Limit/[]int64{1, 2, 3}[w.rng.IntN(3)])
-		if l.Window.Kind == limit.CalendarKind && w.rng.IntN(2) == 0 {
+		if w.rng.IntN(4) == 0 {
+			s.Plan = true
+		} else if l.Window.Kind == limit.CalendarKind && w.rng.IntN(2) == 0 {
 			s.Lapse = 1 + w.rng.Int64N([]int64{second, 14 * minute}[w.rng.IntN(2)])
 			if length := l.Window.Calendar.Length(); length == limit.Day || length == limit.Month {
 				s.Lapse *= 90
@@ -193,6 +195,9 @@ func (w *walker) countKept(l limit.Limit, i driver.Item, d driver.Decision, at i
 		if sum > later {
 			w.counts["kept in the next period"]++
 		}
+	}
+	if len(l.Shares) > 0 && slices.ContainsFunc(w.planned, func(end int64) bool { return end == d.RetryAt }) {
+		w.counts["fits as records end"]++
 	}
 	if len(l.Shares) > 0 && l.Window.Kind == limit.CalendarKind {
 		if from, _ := l.Window.Span(d.RetryAt); from != d.RetryAt {

@@ -171,7 +171,10 @@ func shareText(s budget.ShareStatus, left int64) string {
 		return fmt.Sprintf("share %s was guaranteed %d until %s, when that lapsed: %d used, 0 kept", s.Name, s.Guarantee, Time(s.LapsesAt), s.Used)
 	}
 	text := fmt.Sprintf("share %s is guaranteed %d: %d used, %d kept, %d borrowed", s.Name, s.InForce, s.Used, s.Kept, s.Borrowed)
-	if s.InForce < s.Guarantee {
+	switch {
+	case s.Plan && s.InForce < s.Guarantee:
+		text += fmt.Sprintf("; its jobs may not need more of its %d", s.Guarantee)
+	case s.InForce < s.Guarantee:
 		text += fmt.Sprintf("; the limit is too low for its %d", s.Guarantee)
 	}
 	if s.Kept > left {

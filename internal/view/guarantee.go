@@ -17,6 +17,8 @@ func Guarantees(list []answer.Guarantee) *table.Table {
 		switch {
 		case share == "":
 			share, until = "-", "-"
+		case g.ByPlan:
+			until = "its jobs need no more"
 		case g.Lapse != nil:
 			until = limit.SpanText(time.Duration(*g.Lapse)) + " before the reset"
 		}

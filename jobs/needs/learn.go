@@ -26,7 +26,23 @@ type Sample struct {
 //
 // A run that was cut says only that as much is needed at least. So it takes part where it
 // took more than the quantile of the complete runs, and never lowers the estimate.
+//
+// The estimate's Median is of the complete runs alone.
 func Learn(samples []Sample) Estimate {
+	e := learn(samples, quantile)
+	if e.Source == Learned {
+		complete := slices.DeleteFunc(slices.Clone(samples), func(s Sample) bool { return !s.Complete })
+		e.Median = learn(complete, median).Amounts
+	}
+	return e
+}
+
+// Most is Learn with the most that one of these runs took, in place of the quantile: what the
+// next run may take.
+func Most(samples []Sample) Estimate { return learn(samples, slices.Max[[]int64]) }
+
+// learn is Learn with what stands for several values.
+func learn(samples []Sample, of func([]int64) int64) Estimate {
 	complete := 0
 	for i, s := range samples {
 		if s.Complete {
@@ -46,28 +62,22 @@ func Learn(samples []Sample) Estimate {
 			operations[a.Operation] = true
 		}
 	}
-	learned := Estimate{Source: Learned, Runs: complete, Amounts: []Amount{}, Median: []Amount{}, Whole: []Amount{}}
+	learned := Estimate{Source: Learned, Runs: complete, Amounts: []Amount{}}
 	for _, operation := range slices.Sorted(maps.Keys(operations)) {
-		high := Amount{Operation: operation}
-		middle, whole := high, high
-		high.Units, middle.Units, whole.Units = usual(samples, operation, func(a Amount) int64 { return a.Units })
-		high.Calls, middle.Calls, whole.Calls = usual(samples, operation, func(a Amount) int64 { return a.Calls })
-		if high.Units > 0 || high.Calls > 0 { // an operation of few runs
-			learned.Amounts = append(learned.Amounts, high)
+		a := Amount{
+			Operation: operation,
+			Units:     usual(samples, operation, of, func(a Amount) int64 { return a.Units }),
+			Calls:     usual(samples, operation, of, func(a Amount) int64 { return a.Calls }),
 		}
-		if middle.Units > 0 || middle.Calls > 0 {
-			learned.Median = append(learned.Median, middle)
-		}
-		if whole.Units > 0 || whole.Calls > 0 {
-			learned.Whole = append(learned.Whole, whole)
+		if a.Units > 0 || a.Calls > 0 { // an operation of few runs
+			learned.Amounts = append(learned.Amounts, a)
 		}
 	}
 	return learned
 }
 
-// usual are the quantile and the median of what an operation took, in units or in calls, and
-// what the complete runs took of it together.
-func usual(samples []Sample, operation string, of func(Amount) int64) (high, middle, sum int64) {
+// usual is what stands for what an operation took, in units or in calls.
+func usual(samples []Sample, operation string, several func([]int64) int64, of func(Amount) int64) int64 {
 	var whole, cut []int64
 	for _, s := range samples {
 		took := int64(0)
@@ -75,21 +85,28 @@ func usual(samples []Sample, operation string, of func(Amount) int64) (high, mid
 			took = of(s.Took[at])
 		}
 		if s.Complete {
-			whole, sum = append(whole, took), plus(sum, took)
+			whole = append(whole, took)
 		} else {
 			cut = append(cut, took)
 		}
 	}
-	slices.Sort(whole)
-	q, middle := quantile(whole), whole[(len(whole)-1)/2]
+	q := several(whole)
 	for _, least := range cut {
 		if least > q {
 			whole = append(whole, least)
 		}
 	}
-	slices.Sort(whole)
-	return quantile(whole), middle, sum
+	return several(whole)
 }
 
-// quantile is the smallest of sorted values that at least 0.9 of them do not exceed.
-func quantile(values []int64) int64 { return values[(9*len(values)+9)/10-1] }
+// quantile is the smallest of the values that at least 0.9 of them do not exceed.
+func quantile(values []int64) int64 {
+	slices.Sort(values)
+	return values[(9*len(values)+9)/10-1]
+}
+
+// median is the smallest of the values that at least half of them do not exceed.
+func median(values []int64) int64 {
+	slices.Sort(values)
+	return values[(len(values)-1)/2]
+}

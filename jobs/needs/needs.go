@@ -4,7 +4,6 @@ package needs
 
 import (
 	"cmp"
-	"math"
 	"slices"
 )
 
@@ -34,47 +33,18 @@ type Estimate struct {
 	// Runs is how many complete runs it was learned from, of several regions the fewest;
 	// 0 if Source is not Learned.
 	Runs int
-	// Median is what half of the runs that it was learned from did not exceed, by operation as
-	// Amounts, and Whole what all of them took together; nil if Source is not Learned. Of
-	// several regions Whole is not known.
-	Median, Whole []Amount
+	// Median is what half of the complete runs that it was learned from did not exceed, by
+	// operation as Amounts; nil if Source is not Learned.
+	Median []Amount
 }
 
-// Middle is with its medians.
+// Middle is the estimate with its medians for amounts, if it was learned: what the next run will
+// rather take, where Amounts are what is enough for nine of ten.
 func (e Estimate) Middle() Estimate {
 	if e.Source == Learned {
 		e.Amounts = e.Median
 	}
 	return e
-}
-
-// Nth is what the n-th of many runs takes, from 0 on, so that together they take as much as
-// those that the estimate was learned from: the mean, in whole calls. An estimate that was not
-// learned is the same for each.
-func (e Estimate) Nth(n int64) []Amount {
-	if e.Whole == nil || e.Runs == 0 {
-		return e.Amounts
-	}
-	runs := int64(e.Runs)
-	upTo := func(whole, n int64) int64 { // what n runs take, rounded
-		return whole/runs*n + (whole%runs*n+runs/2)/runs
-	}
-	list := make([]Amount, 0, len(e.Whole))
-	for _, whole := range e.Whole {
-		a := Amount{Operation: whole.Operation}
-		before, after := upTo(whole.Calls, n), upTo(whole.Calls, n+1)
-		a.Calls = after - before
-		if whole.Calls > 0 {
-			each := float64(whole.Units) / float64(whole.Calls) // exact where calls have one price
-			a.Units = int64(math.Round(each*float64(after))) - int64(math.Round(each*float64(before)))
-		} else {
-			a.Units = upTo(whole.Units, n+1) - upTo(whole.Units, n)
-		}
-		if a.Calls > 0 || a.Units > 0 {
-			list = append(list, a)
-		}
-	}
-	return list
 }
 
 // Units is the sum over the operations, and whether it is known. It is never above the

@@ -1,0 +1,220 @@
+package jobs
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/effort"
+	"github.com/quotactl/quotactl/internal/must"
+)
+
+// plannedDay is the limit of a herd whose share feeds lapses by plan.
+func plannedDay(most, guarantee int64, jobs string) string {
+	return fmt.Sprintf(`
+[upstream.youtube.limit.day]
+limit = %d
+calendar = "day"
+timezone = "UTC"
+[upstream.youtube.share.feeds]
+jobs = [%s]
+units = %d
+lapse = "plan"
+limits = ["day"]
+`, most, jobs, guarantee)
+}
+
+// take has somebody else charge one unit after another, until one is refused; so many were
+// granted.
+func (h *herd) take(job string) (n int) {
+	h.t.Helper()
+	for {
+		_, err := h.options.Budgets["youtube/key1"].Charge(h.t.Context(), budget.Call{Operation: "videos.list", Labels: budget.Labels{Job: job}})
+		if errors.Is(err, budget.ErrExhausted) {
+			return n
+		}
+		must.Do(h.t, err)
+		n++
+	}
+}
+
+// Others may take what a share's jobs cannot need until the reset any more, and a request
+// counts before its pass begins.
+func TestPlannedGuarantee(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHerd(t, setup{job: "schedule = \"@yearly\"", more: plannedDay(100, 60, `"job0"`)},
+			"schedule = \"0 */6 * * *\"\nregions = [\"US\", \"GB\"]\nneeds = { \"videos.list\" = 1 }", "job0")
+		must.Equal(t, h.take("backfill"), 40, "granted without a daemon")
+		h.begin()
+		after(90 * time.Second)
+		// The passes of 06:00, 12:00 and 18:00 take 2 units each.
+		must.Equal(t, h.take("backfill"), 100-40-6, "granted beside a daemon")
+		after(6 * time.Hour)
+		must.Equal(t, h.take("backfill"), 0, "granted when the next pass has taken its units")
+		h.crash(h.daemons[0])
+		after(6*time.Minute + time.Second)
+		check.Equal(t, h.used(), 100-4, "used")
+		d := h.begin()
+		after(time.Until(midnight.Add(24*time.Hour - 30*time.Second)))
+		must.Equal(t, h.inForce(), 6, "in force before the reset")
+		h.crash(d)
+		after(time.Minute)
+		must.Equal(t, h.take("backfill"), 40, "granted after the reset, without a daemon")
+	})
+}
+
+// A request counts before its pass begins, also if it comes between two records.
+func TestPlannedRequest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHerd(t, setup{job: "schedule = \"@yearly\"", more: plannedDay(100, 60, `"job0"`)},
+			"schedule = \"@yearly\"\nregions = [\"US\", \"GB\", \"DE\"]\nparallel = 1\nneeds = { \"videos.list\" = 1 }", "job0")
+		h.takes = func() time.Duration { return 10 * time.Second }
+		h.begin()
+		after(90 * time.Second)
+		must.Equal(t, h.inForce(), 0, "in force while nothing is needed")
+		must.Get(Trigger(t.Context(), h.store, h.list[1], nil, "now"))(t)
+		after(5 * time.Second)
+		must.Equal(t, len(h.begun()), 1, "runs that began")
+		must.Equal(t, h.inForce(), 3, "in force in the pass")
+		h.take("backfill")
+		after(40 * time.Second)
+		must.Equal(t, h.used(), 100, "used")
+		check.EqualSlices(t, h.recordsOf("job0"), []string{"1m30s succeeded"}, "records")
+		h.crash(h.daemons[0])
+	})
+}
+
+// inForce is what is in force of the guarantee of the day.
+func (h *herd) inForce() int64 {
+	h.t.Helper()
+	status := must.Get(h.options.Budgets["youtube/key1"].Status(h.t.Context()))(h.t)
+	for _, l := range status.Limits {
+		if l.Name == "day" {
+			return l.Shares[0].InForce
+		}
+	}
+	h.t.Fatal("there is no limit day")
+	return 0
+}
+
+// A daemon that lacks one of a share's jobs writes that the guarantee is whole; so do daemons
+// that count different jobs for one pattern.
+func TestPlannedByOthers(t *testing.T) {
+	t.Parallel()
+	for _, jobs := range []string{`"feeds.us", "feeds.eu"`, `"feeds.*"`} {
+		inBubble(t, jobs, func(t *testing.T) {
+			h := newHerd(t, setup{job: "schedule = \"@yearly\"", more: plannedDay(100, 60, jobs)},
+				"schedule = \"0 */6 * * *\"\nregions = [\"US\"]\nneeds = { \"videos.list\" = 1 }", `"feeds.us"`, `"feeds.eu"`)
+			all := h.list
+			first := h.begin()
+			after(2 * time.Minute)
+			must.Equal(t, h.inForce(), 6, "in force beside a daemon that knows both")
+			h.list = all[:2]
+			h.begin()
+			after(2 * time.Minute)
+			must.Equal(t, h.inForce(), 60, "in force beside one that knows one of them, too")
+			h.crash(h.daemons[1])
+			after(6 * time.Minute)
+			must.Equal(t, h.inForce(), 6, "in force when that has died")
+			h.crash(first)
+			after(5 * time.Minute)
+			must.Equal(t, h.inForce(), 60, "in force when both have died")
+			d := h.begin()
+			after(2 * time.Minute)
+			if jobs != `"feeds.*"` {
+				must.Equal(t, h.inForce(), 60, "in force beside one that lacks a job")
+			}
+			h.crash(d)
+		})
+	}
+}
+
+// Random daemons that die, know other jobs, and return. Share feeds guarantees all that its
+// jobs take: none of their runs is ever refused. While daemons that know the jobs live, nothing
+// that somebody else wanted is left at a reset.
+func TestPlannedGuaranteesAtRandom(t *testing.T) {
+	t.Parallel()
+	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
+	for i := range effort.Of[uint64](2, 20) {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { walkPlanned(t, rand.New(rand.NewPCG(seed+i, 0))) })
+		})
+	}
+}
+
+func walkPlanned(t *testing.T, rng *rand.Rand) {
+	names := []string{"job0", "job1", "job2"}
+	every := []string{"*/30 * * * *", "7 * * * *", "15 */4 * * *"}[rng.IntN(3)]
+	regions := []string{`"US"`, `"US", "GB"`, `"US", "GB", "DE"`}[rng.IntN(3)]
+	share := []string{`"job0", "job1", "job2"`, `"job0", "job1"`}[rng.IntN(2)]
+	lines := fmt.Sprintf("schedule = %q\nregions = [%s]\ngrace = \"1s\"\nneeds = { \"videos.list\" = 1 }", every, regions)
+	h := newHerd(t, setup{job: "schedule = \"@yearly\"", more: plannedDay(600, 450, share)}, lines, names...)
+	h.takes = func() time.Duration { return time.Duration(rng.IntN(3000)) * time.Millisecond }
+	all := h.list
+	sound := 0 // for how many minutes a daemon that knows all jobs, and none that does not, has lived
+	partial := 0
+	lives := false
+	left := 0
+	for time.Since(midnight) < time.Duration(effort.Of(1, 2))*24*time.Hour+time.Hour {
+		next := time.Now().Truncate(time.Minute).Add(time.Minute)
+		if next.Equal(next.Truncate(24*time.Hour)) && sound > 6 {
+			after(time.Until(next.Add(-10 * time.Second)))
+			h.take("backfill")
+			must.Equal(t, h.take("backfill"), 0, "granted")
+			status := must.Get(h.options.Budgets["youtube/key1"].Status(t.Context()))(t)
+			for _, l := range status.Limits {
+				if l.Name == "day" && l.Remaining > 0 {
+					t.Fatalf("%s: %d left before the reset, of %+v", next, l.Remaining, l.Shares)
+				}
+			}
+			left++
+		}
+		after(time.Until(next))
+		if rng.IntN(2) == 0 {
+			h.take("backfill")
+		}
+		sound++
+		if !lives {
+			sound = 0
+		}
+		if partial > 0 {
+			partial-- // its records end
+			sound = 0
+		}
+		switch n := rng.IntN(400); {
+		case n < 2 && lives:
+			h.crash(h.daemons[0])
+			lives = false
+		case (n < 20 || time.Since(midnight) < 2*time.Minute) && !lives:
+			h.begin()
+			lives = true
+		case n < 7: // one that knows fewer jobs, for a while
+			h.list = all[:len(all)-1-rng.IntN(2)]
+			d := h.begin()
+			h.list = all
+			after(time.Minute)
+			close(d.drain)
+			must.Do(t, <-d.done)
+			h.daemons = h.daemons[:len(h.daemons)-1]
+			partial = 6
+		}
+	}
+	if lives {
+		h.crash(h.daemons[0])
+	}
+	for line := range strings.Lines(h.log.String()) {
+		if strings.Contains(line, "outcome=exhausted") && !strings.Contains(line, "job=trending") && strings.Contains(share, strings.TrimPrefix(strings.Fields(line[strings.Index(line, "job="):])[0], "job=")) {
+			t.Fatalf("a run of the share was refused: %s", line)
+		}
+	}
+	t.Logf("%s, regions %s: nothing was left at %d resets", every, regions, left)
+}
