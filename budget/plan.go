@@ -37,7 +37,7 @@ func (b *Budget) WritePlan(ctx context.Context, writer string, lasts time.Durati
 			if !s.Plan {
 				continue
 			}
-			amount, jobs, known := need(l, s, time.UnixMicro(planUntil(l, began)))
+			amount, jobs, known := need(l, s, time.UnixMicro(driver.PlanUntil(l, began)))
 			if !known {
 				amount = limit.MaxUnits
 			}
@@ -58,12 +58,12 @@ func (b *Budget) WritePlan(ctx context.Context, writer string, lasts time.Durati
 			next++
 			p.Until = view.Now + lasts.Microseconds()
 			if l.Window.Kind == limit.CalendarKind {
-				p.Until = min(p.Until, planUntil(l, view.Now))
+				p.Until = min(p.Until, driver.PlanUntil(l, view.Now))
 			}
 			others := slices.ContainsFunc(view.Plans, func(one driver.Plan) bool {
 				return one.Key == p.Key && one.Writer != writer && one.Jobs != p.Jobs
 			})
-			anew := l.Window.Kind == limit.CalendarKind && planUntil(l, began) != planUntil(l, view.Now) // needs are of another period
+			anew := l.Window.Kind == limit.CalendarKind && driver.PlanUntil(l, began) != driver.PlanUntil(l, view.Now) // needs are of another period
 			if others || anew {
 				p.Guarantee = limit.MaxUnits
 			}
@@ -75,14 +75,4 @@ func (b *Budget) WritePlan(ctx context.Context, writer string, lasts time.Durati
 	}
 	b.waits.free() // less may be kept now
 	return nil
-}
-
-// planUntil is the instant up to which needs count, from now on: a calendar's reset; in a
-// rolling limit one window and the longest lease from now.
-func planUntil(l limit.Limit, now int64) int64 {
-	if l.Window.Kind == limit.CalendarKind {
-		_, until := l.Window.Span(now)
-		return until
-	}
-	return now + l.Window.Longest() + MaxLease.Microseconds()
 }

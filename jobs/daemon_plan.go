@@ -28,12 +28,29 @@ const (
 // is written, so that none replaces one that knows more.
 type planner struct {
 	writer string
+	turn   chan struct{} // taken by who writes
 
-	mu     sync.Mutex
+	mu     sync.Mutex        // guards counts; no store is asked while it is locked
 	counts map[string]string // by budget, the jobs of the last record that was written
 }
 
-func newPlanner() *planner { return &planner{writer: rand.Text(), counts: map[string]string{}} }
+func newPlanner() *planner {
+	return &planner{writer: rand.Text(), turn: make(chan struct{}, 1), counts: map[string]string{}}
+}
+
+// counted is of what jobs the last record of a budget was; empty: there is none.
+func (p *planner) counted(budget string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.counts[budget]
+}
+
+// count notes of what jobs the last record of a budget is; empty: it is not known.
+func (p *planner) count(budget, jobs string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.counts[budget] = jobs
+}
 
 // isPlanned reports whether a guarantee of a budget lapses by plan.
 func isPlanned(b *budget.Budget) bool {
@@ -47,10 +64,7 @@ func (r *Runner) planBefore(ctx context.Context, j *Job, claimed claim) {
 	if !isPlanned(b) {
 		return
 	}
-	r.planner.mu.Lock()
-	counted := claimed.Kind == Scheduled && claimed.Part <= 1 && r.planner.counts[j.Budget] == countsOf(r.list())
-	r.planner.mu.Unlock()
-	if !counted {
+	if claimed.Kind != Scheduled || claimed.Part > 1 || r.planner.counted(j.Budget) != countsOf(r.list()) {
 		r.planBudget(ctx, j.Budget)
 	}
 }
@@ -71,21 +85,26 @@ func (r *Runner) planAll(ctx context.Context) {
 // planBudget writes what the shares of a budget still need. Without an answer the last record
 // lasts until its end, and after that guarantees are whole.
 func (r *Runner) planBudget(ctx context.Context, name string) {
-	r.planner.mu.Lock()
-	defer r.planner.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, planWithin)
 	defer cancel()
+	select {
+	case r.planner.turn <- struct{}{}:
+		defer func() { <-r.planner.turn }()
+	case <-ctx.Done():
+		r.planner.count(name, "")
+		return
+	}
 	list := r.list()
 	ahead := map[string]*jobAhead{}
 	need := func(l limit.Limit, s limit.Share, until time.Time) (int64, string, bool) {
 		return r.mayNeed(ctx, list, name, ahead, l, s, until)
 	}
 	if err := r.budget(name).WritePlan(ctx, r.planner.writer, planLasts, need); err != nil {
-		delete(r.planner.counts, name)
+		r.planner.count(name, "")
 		r.log.Warn("what shares may still need could not be written; their guarantees stay whole, at the latest from the end of the last record", "budget", name, "error", err)
 		return
 	}
-	r.planner.counts[name] = countsOf(list)
+	r.planner.count(name, countsOf(list))
 }
 
 // countsOf names jobs and what their needs are counted by.

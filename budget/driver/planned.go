@@ -161,3 +161,13 @@ func ParsePlans(text string) (Plans, error) {
 	}
 	return p, nil
 }
+
+// PlanUntil is the instant (µs) up to which records of a limit count needs, from now on: a
+// calendar's reset; in a rolling limit one window and the longest lease from now.
+func PlanUntil(l limit.Limit, now int64) int64 {
+	if l.Window.Kind == limit.CalendarKind {
+		_, until := l.Window.Span(now)
+		return until
+	}
+	return now + l.Window.Longest() + MaxLease.Microseconds()
+}

@@ -34,6 +34,7 @@ type counted struct {
 }
 
 func newCounter(l limit.Limit, now int64) *counter {
+	l.Shares = slices.Clone(l.Shares) // records are added to them
 	c := &counter{limit: l, shares: make([]int64, len(l.Shares)), level: limit.Level{At: now}, least: l.Limit, leastAt: now}
 	c.span(now)
 	return c

@@ -19,6 +19,7 @@ type ledger struct {
 	deferred   []*deferred
 	catchingUp bool  // a caught-up pass is under way
 	looking    bool  // somebody looks at the deferred passes
+	byPlan     bool  // a guarantee lapses by plan
 	looks      int64 // when the deferred passes are looked at next; 0: nobody does
 	claims     map[caller][]claim
 }

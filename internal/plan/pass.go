@@ -60,6 +60,9 @@ func (p *pass) regions(order []string) {
 func (s *simulation) begin(p *pass) {
 	p.job.active++
 	p.began = s.now
+	if p.part > 1 || p.result.Kind != jobs.Scheduled {
+		s.record(p.job.ledger)
+	}
 	if p.job.Hold == jobs.HoldPass && len(p.runs) > 0 {
 		s.holdPass(p)
 		return

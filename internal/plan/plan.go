@@ -156,6 +156,9 @@ func (q *Question) Plan(ctx context.Context) (*Plan, error) {
 	for i := range q.Budgets {
 		answer.Budgets = append(answer.Budgets, s.watch(&q.Budgets[i]))
 	}
+	for i := range q.Budgets {
+		s.keepRecords(s.ledgers[q.Budgets[i].Name])
+	}
 	for i, j := range s.jobs {
 		s.resumeWork(j, &q.Jobs[i])
 		s.ticks(j, q.From)

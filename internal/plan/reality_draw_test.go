@@ -359,9 +359,13 @@ func (y *day) drawShare(d dice, upstream, budget string, calendars []string, lin
 	}
 	y.has["share"] = true
 	line("[upstream.%s.share.feeds]\njobs = [%s]\nunits = \"%d%%\"", upstream, quoted(names), pick(d, 10, 25, 40, 60))
+	byPlan := d.chance(40)
+	if byPlan {
+		line("lapse = \"plan\"")
+	}
 	if len(calendars) > 0 && d.chance(50) {
 		line("limits = [%s]", quoted(calendars))
-		if d.chance(60) {
+		if d.chance(60) && !byPlan {
 			line("lapse = %q", pick(d, "1h", "3h", "8h"))
 		}
 	}

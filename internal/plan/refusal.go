@@ -48,10 +48,13 @@ func (l *ledger) refusal(q *ask, t *taken, short int64) *refused {
 	if no.at == limit.Never && held > 0 && !no.never {
 		no.at = l.now + holdLease
 	}
+	if c.limit.ByPlan() && no.at == limit.Never && !no.never { // less may be needed by then
+		no.at = l.now + driver.PlanLook
+	}
 	no.soonest = no.at
 	switch {
 	case c.limit.Window.Kind == limit.Bucket:
-	case held > 0:
+	case held > 0, c.limit.ByPlan():
 		no.soonest = min(no.at, l.now+holdLook)
 	default:
 		no.soonest = min(no.at, c.limit.Window.Returns(l.now))
