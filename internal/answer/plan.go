@@ -161,8 +161,8 @@ func (p *Plan) HighCut() *PlanFirstCut {
 // Hidden reports whether the limit is for one operation that is not called.
 func (l *PlanLimit) Hidden() bool { return strings.Contains(l.Name, ":") && l.untouched }
 
-// Window is what the limit counts over.
-func (l *PlanLimit) Window() limit.Window { return l.whole.Window }
+// Observed reports whether the limit counts and refuses nothing.
+func (l *PlanLimit) Observed() bool { return l.whole.Observe }
 
 // Complete is how many passes are complete, and of how many.
 func (p *Plan) Complete() (complete, passes int) {
