@@ -53,7 +53,7 @@ type BudgetForecast struct {
 	// for them.
 	Unknown []string `json:"unknown"`
 	// Rough: what returns is known to the hour.
-	Rough bool `json:"rough,omitempty"`
+	Rough bool `json:"rough"`
 	known bool // the needs of at least one job are
 }
 

@@ -13,14 +13,14 @@ type Plan struct {
 	From    Instant `json:"from"`
 	Until   Instant `json:"until"`
 	Verdict string  `json:"verdict"` // "fits" or "short"
-	// High is the verdict if every run takes what is enough for nine of ten; empty: no needs
+	// High is the verdict if every run takes what nine of ten do not exceed; null: no needs
 	// were learned.
-	High    string        `json:"verdict_high,omitempty"`
+	High    Text          `json:"verdict_high"`
 	Budgets []planBudget  `json:"budgets"`
 	Jobs    []PlanJob     `json:"jobs"`
 	Guesses []string      `json:"unknown"` // jobs of which it is not known what they need
 	Advice  []PlanAdvice  `json:"advice"`
-	Other   *Plan         `json:"other,omitempty"` // the same question of another configuration
+	Other   *Plan         `json:"other"` // the same question of another configuration, or null
 	First   *PlanFirstCut `json:"first_cut"`
 	high    *plan.Pass
 	Advised bool `json:"-"` // advice was looked for
@@ -96,7 +96,7 @@ func NewPlan(q *plan.Question, p, high *plan.Plan, advice *plan.Advice, advised 
 		Guesses: append([]string{}, q.Guesses()...), Advice: []PlanAdvice{}, First: newFirstCut(p.FirstCut("")), Advised: advised && p.Short(),
 	}
 	if high != nil {
-		answer.High, answer.high = planVerdict(high), high.FirstCut("")
+		answer.High, answer.high = Text(planVerdict(high)), high.FirstCut("")
 	}
 	for _, b := range p.Budgets {
 		one := planBudget{b.Name, []PlanLimit{}}

@@ -50,7 +50,7 @@ func lacks(r answer.NextRun) string {
 	case r.Why.Limit == plan.Lock:
 		return fmt.Sprintf("by plan: %s: the budget is locked at %s", becomes(r.Outcome), view.Time(time.Time(r.Why.At)))
 	}
-	return fmt.Sprintf("by plan: %s: limit %s refuses its pass at %s, %s short", becomes(r.Outcome), r.Why.Limit, view.Time(time.Time(r.Why.At)), view.Number(r.Why.Short))
+	return fmt.Sprintf("by plan: %s: limit %s is %s short at %s", becomes(r.Outcome), r.Why.Limit, view.Number(r.Why.Short), view.Time(time.Time(r.Why.At)))
 }
 
 func becomes(o plan.Outcome) string {
@@ -83,7 +83,7 @@ func Fits(runs []answer.NextRun) string {
 	case planned > 0 && fits == planned:
 		text = "By plan, all runs will have their units"
 	case planned > 0:
-		text = fmt.Sprintf("By plan, %d of %s will have their units", fits, view.Plural(planned, "run"))
+		text = fmt.Sprintf("By plan, %d of %d runs will have their units", fits, planned)
 	}
 	switch {
 	case unknown > 0 && text != "":

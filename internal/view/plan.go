@@ -204,7 +204,7 @@ func Replay(r *answer.Replay) string {
 			calls, units = calls+f.Calls, units+f.Units
 			t.Add(Shown(cmp.Or(string(f.Job), "-")), f.Operation, Number(f.Calls), Number(f.Units), Time(time.Time(f.First)), f.Limit)
 		}
-		b.WriteString(table.Wrap("", text+fmt.Sprintf("; %s of %s units would not have fitted:", Plural(int(calls), "call"), Number(units))) + t.String())
+		b.WriteString(table.Wrap("", text+fmt.Sprintf("; %s (%s units) would not have fitted:", Plural(int(calls), "call"), Number(units))) + t.String())
 	}
 	b.WriteString(table.Wrap("", "The history is by the hour: the calls of an hour are taken as spread evenly over it. Calls that were refused at the time are not in it."))
 	return b.String()
