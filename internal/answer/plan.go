@@ -77,7 +77,7 @@ type PlanFirstCut struct {
 	Job     string       `json:"job"`
 	Tick    Instant      `json:"tick"`
 	At      Instant      `json:"at"`
-	Limit   string       `json:"limit"` // "lock": the budget is locked
+	Limit   Text         `json:"limit"` // "lock": the budget is locked; null: it was refused before the plan began
 	Short   int64        `json:"short"` // what the pass still needed less what was left
 	Outcome plan.Outcome `json:"outcome"`
 }
@@ -143,7 +143,7 @@ func newFirstCut(p *plan.Pass) *PlanFirstCut {
 	if p == nil {
 		return nil
 	}
-	return &PlanFirstCut{p.Job, Instant(p.Tick), Instant(p.At), p.Limit, p.Short, p.Outcome}
+	return &PlanFirstCut{p.Job, Instant(p.Tick), Instant(p.At), Text(p.Limit), p.Short, p.Outcome}
 }
 
 // Short reports whether a pass will be cut or not started.

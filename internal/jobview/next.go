@@ -45,7 +45,7 @@ func lacks(r answer.NextRun) string {
 		return ""
 	case r.Outcome == plan.Skipped:
 		return "by plan: will be skipped: another pass is under way"
-	case r.Why == nil:
+	case r.Why == nil || r.Why.Limit == "":
 		return "by plan: will not fit"
 	case r.Why.Limit == plan.Lock:
 		return fmt.Sprintf("by plan: %s: the budget is locked at %s", becomes(r.Outcome), view.Time(time.Time(r.Why.At)))

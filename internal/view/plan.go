@@ -69,10 +69,14 @@ func cutText(c *answer.PlanFirstCut, names bool) string {
 	case "failed":
 		what = "will fail"
 	}
-	text := fmt.Sprintf("tick %s %s at %s", Time(time.Time(c.Tick)), what, Time(time.Time(c.At)))
+	text := "tick " + Time(time.Time(c.Tick))
 	if names {
-		text = fmt.Sprintf("%s (tick %s) %s at %s", c.Job, Time(time.Time(c.Tick)), what, Time(time.Time(c.At)))
+		text = fmt.Sprintf("%s (%s)", c.Job, text)
 	}
+	if c.Limit == "" {
+		return text + " has lacked units already and will not be complete"
+	}
+	text += fmt.Sprintf(" %s at %s", what, Time(time.Time(c.At)))
 	if c.Limit == "lock" {
 		return text + ": the budget is locked"
 	}
@@ -222,7 +226,7 @@ func ByPlan(f *answer.BudgetForecast) string {
 	}
 	beside := ""
 	switch unknown := strings.Join(f.Unknown, ", "); {
-	case !f.Known():
+	case !f.Known() && f.FirstCut == nil:
 		return table.Wrap("  ", "by plan: not known, since it is not known what the runs of "+unknown+" need")
 	case unknown != "":
 		beside = "; it counts nothing for " + unknown + ", whose needs are not known"
