@@ -26,7 +26,7 @@ func TestForecast(t *testing.T) {
 	limits := []plan.LimitPlan{
 		{Limit: limit.Limit{Name: "seen", Limit: 10, Observe: true}, Least: 0, LeastAt: at(1)},
 		{Limit: limit.Limit{Name: "week", Limit: 1000}, Least: 100, LeastAt: at(2)},
-		{Limit: limit.Limit{Name: "day", Limit: 200}, Least: 10, LeastAt: at(3)},
+		{Limit: limit.Limit{Name: "day", Limit: 4000}, Least: 120, LeastAt: at(3)},
 	}
 	lived := &plan.Plan{From: at(0), Until: at(23), Budgets: []plan.BudgetPlan{{Name: "shop/main", Limits: limits}, {Name: "shop/idle"}}}
 	lived.Passes = []*plan.Pass{
@@ -42,7 +42,7 @@ func TestForecast(t *testing.T) {
 		t.Helper()
 		check.Equal(t, string(must.Get(json.Marshal(v))(t)), want, "JSON")
 	}
-	says(f.Budget("shop/main"), `{"until":"2026-11-20T23:00:00.000000Z","passes":4,"complete":1,"first_cut":{"job":"guess","tick":"2026-11-20T03:00:00.000000Z","at":"2026-11-20T03:00:00.000000Z","limit":"lock","short":1,"outcome":"not_started"},"least":{"limit":"day","remaining":10,"at":"2026-11-20T03:00:00.000000Z","empty_at":null},"unknown":["guess"],"rough":true}`)
+	says(f.Budget("shop/main"), `{"until":"2026-11-20T23:00:00.000000Z","passes":4,"complete":1,"first_cut":{"job":"guess","tick":"2026-11-20T03:00:00.000000Z","at":"2026-11-20T03:00:00.000000Z","limit":"lock","short":1,"outcome":"not_started"},"least":{"limit":"day","remaining":120,"at":"2026-11-20T03:00:00.000000Z","empty_at":null},"unknown":["guess"],"rough":true}`)
 	says(f.Budget("shop/idle"), `{"until":"2026-11-20T23:00:00.000000Z","passes":0,"complete":0,"first_cut":null,"least":null,"unknown":["spare"],"rough":false}`)
 	check.Equal(t, f.Budget("shop/main").Known() && !f.Budget("shop/idle").Known(), true, "needs are known")
 	says(f.Job("pull"), `{"until":"2026-11-20T23:00:00.000000Z","passes":2,"complete":1,"first_cut":{"job":"pull","tick":"2026-11-20T04:00:00.000000Z","at":"2026-11-20T04:00:00.000000Z","limit":"day","short":5,"outcome":"cut"}}`)

@@ -278,3 +278,11 @@ func TestPlotOfAShortSpan(t *testing.T) {
 	w.job("orders", configured(1))
 	check.Contains(t, Plan(w.says(nil, nil, false)), fmt.Sprintf("|%s|", strings.Repeat("▄", plotWidth)), "plot")
 }
+
+// A column shows the most that any of its samples has.
+func TestPlotOfTheHighest(t *testing.T) {
+	w := newPlanWorld(planLimitOf("day", 8, 8, make([]int64, 4*plotWidth)...))
+	w.Plan.Budgets[0].Limits[0].Series[1].Used = 8
+	w.job("orders", configured(1))
+	check.Contains(t, Plan(w.says(nil, nil, false)), fmt.Sprintf("|█%s|", strings.Repeat(" ", plotWidth-1)), "plot")
+}
