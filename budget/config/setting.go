@@ -29,7 +29,7 @@ func ParseSetting(text string) (Setting, error) {
 	var parsed map[string]any
 	meta, err := toml.Decode(key+" = 0\n", &parsed)
 	if err != nil || len(meta.Keys()) == 0 {
-		return wrong("%s is no key", strings.TrimSpace(key))
+		return wrong("%q is no key", strings.TrimSpace(key))
 	}
 	longest := slices.MaxFunc(meta.Keys(), func(a, b toml.Key) int { return len(a) - len(b) })
 	var holder struct{ Value any }

@@ -52,7 +52,7 @@ func TestSettingsThatAreWrong(t *testing.T) {
 	must.Do(t, os.WriteFile(path, []byte(settable), 0o600))
 	for text, want := range map[string]string{
 		"job.ant": `"job.ant": there is no '=': write KEY=VALUE as in a configuration, such as 'job.backfill.schedule="0 9 * * *"'`,
-		"=3":      `"=3":  is no key: write KEY=VALUE as in a configuration, such as 'job.backfill.schedule="0 9 * * *"'`,
+		"=3":      `"=3": "" is no key: write KEY=VALUE as in a configuration, such as 'job.backfill.schedule="0 9 * * *"'`,
 	} {
 		_, err := config.ParseSetting(text)
 		check.Equal(t, err.Error(), want, text)

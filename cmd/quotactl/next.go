@@ -102,5 +102,5 @@ func chosenJobs(list []*jobs.Job, names []string) ([]*jobs.Job, error) {
 			return nil, usage("there is no job %q; the jobs are: %s%s", name, cmp.Or(strings.Join(known, ", "), "none"), suggest.DidYouMean(name, slices.Clone(known)))
 		}
 	}
-	return slices.DeleteFunc(list, func(job *jobs.Job) bool { return !slices.Contains(names, job.Name) }), nil
+	return slices.DeleteFunc(slices.Clone(list), func(job *jobs.Job) bool { return !slices.Contains(names, job.Name) }), nil
 }

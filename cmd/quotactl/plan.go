@@ -38,29 +38,31 @@ func newPlanCommand(a *app) *cobra.Command {
 	var p planFlags
 	cmd := &cobra.Command{
 		Use:   "plan",
-		Short: "Show whether the passes to come will have their units",
+		Short: "Show whether the coming passes will have their units",
 		Long: `Show whether every pass of the coming hours will be complete, and if not, which
-is cut first, when, by which limit, and by how many units. The schedules are
-lived in fake time from the ledger as it stands, with what each run needs. It
-charges nothing and calls no upstream.
+is cut first, when, by which limit, and by how many units. A simulation runs
+the jobs on their schedules from the ledger as it stands, with what each run
+needs. It charges nothing and calls no upstream.
 
---set asks the same of a changed configuration, --other of another file; both
-are shown beside the present one. --replay asks what of the units charged in
-the past would not have fitted, by the hour.`,
+--set asks the same of the configuration with some values changed, --other of
+another file. --replay asks instead which of the calls charged in the past
+would not have fitted.`,
 		Example: `  quotactl plan --for 24h
   quotactl plan --set 'job.backfill.schedule="0 9 * * *"'
   quotactl plan --replay 7d --set upstream.youtube.limit.daily.headroom=2000
   quotactl plan --check --until reset`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if p.until != "" && p.until != "reset" {
+			given := cmd.Flags().Changed
+			switch {
+			case p.until != "" && p.until != "reset":
 				return usage("--until %q: write --until reset, or a span with --for", p.until)
-			}
-			if p.span < leastPlan || p.span > mostPlan {
-				return usage("--for %s: use 1m to 1488h", p.span)
-			}
-			if p.replay < 0 || p.replay > 0 && p.replay < time.Hour {
-				return usage("--replay %s: the history is by the hour: use 1h or more", p.replay)
+			case given("for") && given("until"), given("replay") && (given("for") || given("until")):
+				return usage("--for, --until and --replay say how long: give one of them")
+			case p.span < leastPlan || p.span > mostPlan:
+				return usage("--for %s: use 1m to 62d", limit.SpanText(p.span))
+			case given("replay") && p.replay < time.Hour:
+				return usage("--replay %s: the history is by the hour: use 1h or more", limit.SpanText(p.replay))
 			}
 			ctx, stop := untilSignal(cmd.Context())
 			defer stop()
@@ -68,11 +70,11 @@ the past would not have fitted, by the hour.`,
 		},
 	}
 	flags := cmd.Flags()
-	spanVar(flags, &p.span, "for", defaultPlan, "plan this `SPAN`, 1m to 1488h")
-	flags.StringVar(&p.until, "until", "", "plan to the last of the limits' next `reset`s, instead of --for")
-	flags.StringArrayVar(&p.sets, "set", nil, "ask of a configuration in which this `KEY=VALUE` is set")
-	flags.StringVar(&p.other, "other", "", "ask of another configuration `FILE`, beside the present one")
-	spanVar(flags, &p.replay, "replay", 0, "ask of what was charged in the last `SPAN` instead, 1h or more")
+	spanVar(flags, &p.span, "for", defaultPlan, "plan this `SPAN`, 1m to 62d")
+	flags.StringVar(&p.until, "until", "", "plan until each calendar limit has had its next `reset`")
+	flags.StringArrayVar(&p.sets, "set", nil, "ask what happens with this `KEY=VALUE` in the configuration")
+	flags.StringVar(&p.other, "other", "", "ask what happens with this configuration `FILE`")
+	spanVar(flags, &p.replay, "replay", 0, "judge the calls charged in the last `SPAN`, 1h or more")
 	flags.BoolVar(&p.check, "check", false, "exit with 75 if a pass will lack units")
 	flags.BoolVar(&p.asJSON, "json", false, "answer in JSON")
 	sandboxFlag(cmd, &p.inSandbox)

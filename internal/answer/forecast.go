@@ -11,6 +11,8 @@ type Forecast struct {
 	lived  *plan.Plan
 	rough  map[string]bool // budgets whose returns are known to the hour
 	jobs   map[string]plan.JobPlan
+	names  []string        // of the jobs, in the order of the question
+	guess  map[string]bool // jobs of which it is not known what they need
 	passes map[passKey]*plan.Pass
 }
 
@@ -21,9 +23,14 @@ type passKey struct {
 
 // NewForecast is the forecast of a plan.
 func NewForecast(q *plan.Question, lived *plan.Plan) *Forecast {
-	f := &Forecast{lived, map[string]bool{}, map[string]plan.JobPlan{}, map[passKey]*plan.Pass{}}
+	f := &Forecast{
+		lived: lived, rough: map[string]bool{}, jobs: map[string]plan.JobPlan{}, guess: map[string]bool{}, passes: map[passKey]*plan.Pass{},
+	}
 	for _, j := range q.Sums(lived) {
-		f.jobs[j.Name] = j
+		f.jobs[j.Name], f.names = j, append(f.names, j.Name)
+	}
+	for _, name := range q.Guesses() {
+		f.guess[name] = true
 	}
 	for i := range q.Budgets {
 		f.rough[q.Budgets[i].Name] = q.Budgets[i].Rough
@@ -42,8 +49,12 @@ type BudgetForecast struct {
 	FirstCut *PlanFirstCut `json:"first_cut"`
 	// Least is the limit of which the smallest part is left at any time; null: nothing is planned.
 	Least *PlanLeast `json:"least"`
+	// Unknown are the jobs of which it is not known what they need: the plan counts nothing
+	// for them.
+	Unknown []string `json:"unknown"`
 	// Rough: what returns is known to the hour.
-	Rough bool `json:"rough,omitempty"`
+	Rough bool `json:"rough"`
+	known bool // the needs of at least one job are
 }
 
 // PlanLeast is the least that is left of a limit, and when.
@@ -63,25 +74,34 @@ func (f *Forecast) Budget(name string) *BudgetForecast {
 	var found *BudgetForecast
 	for _, b := range f.lived.Budgets {
 		if b.Name == name {
-			found = &BudgetForecast{Until: Instant(f.lived.Until.UTC()), Rough: f.rough[name], Least: least(b.Limits)}
+			found = &BudgetForecast{Until: Instant(f.lived.Until.UTC()), Rough: f.rough[name], Least: least(b.Limits), Unknown: []string{}}
 		}
 	}
 	if found == nil {
 		return nil
 	}
 	var first *plan.Pass
-	for _, j := range f.jobs {
+	for _, job := range f.names {
+		j := f.jobs[job]
 		if j.Budget != name {
 			continue
 		}
+		if f.guess[job] {
+			found.Unknown = append(found.Unknown, job)
+		} else {
+			found.known = true
+		}
 		found.Passes, found.Complete = found.Passes+j.Passes, found.Complete+j.Complete
-		if j.First != nil && (first == nil || j.First.At.Before(first.At) || j.First.At.Equal(first.At) && j.First.Job < first.Job) {
+		if j.First != nil && (first == nil || j.First.At.Before(first.At)) {
 			first = j.First
 		}
 	}
 	found.FirstCut = newFirstCut(first)
 	return found
 }
+
+// Known reports whether it is known of a job of the budget what it needs.
+func (b *BudgetForecast) Known() bool { return b.known }
 
 // least is the limit of which the smallest part is left.
 func least(limits []plan.LimitPlan) (found *PlanLeast) {

@@ -22,7 +22,7 @@ type nextJSON struct {
 	Needs  runNeeds `json:"needs"`
 	// Fits: the plan finds its units; null: it is not in the plan. FirstCut is why not.
 	Fits     *bool         `json:"fits"`
-	FirstCut *PlanFirstCut `json:"first_cut,omitempty"`
+	FirstCut *PlanFirstCut `json:"first_cut"`
 }
 
 func NewNext(runs []NextRun) Next {

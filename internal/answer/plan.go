@@ -13,14 +13,14 @@ type Plan struct {
 	From    Instant `json:"from"`
 	Until   Instant `json:"until"`
 	Verdict string  `json:"verdict"` // "fits" or "short"
-	// High is the verdict if every run takes what is enough for nine of ten; empty: no needs
+	// High is the verdict if every run takes what nine of ten do not exceed; null: no needs
 	// were learned.
-	High    string        `json:"verdict_high,omitempty"`
+	High    Text          `json:"verdict_high"`
 	Budgets []planBudget  `json:"budgets"`
 	Jobs    []PlanJob     `json:"jobs"`
 	Guesses []string      `json:"unknown"` // jobs of which it is not known what they need
 	Advice  []PlanAdvice  `json:"advice"`
-	Other   *Plan         `json:"other,omitempty"` // the same question of another configuration
+	Other   *Plan         `json:"other"` // the same question of another configuration, or null
 	First   *PlanFirstCut `json:"first_cut"`
 	high    *plan.Pass
 	Advised bool `json:"-"` // advice was looked for
@@ -77,7 +77,7 @@ type PlanFirstCut struct {
 	Job     string       `json:"job"`
 	Tick    Instant      `json:"tick"`
 	At      Instant      `json:"at"`
-	Limit   string       `json:"limit"` // "lock": the budget is locked
+	Limit   Text         `json:"limit"` // "lock": the budget is locked; null: it was refused before the plan began
 	Short   int64        `json:"short"` // what the pass still needed less what was left
 	Outcome plan.Outcome `json:"outcome"`
 }
@@ -96,7 +96,7 @@ func NewPlan(q *plan.Question, p, high *plan.Plan, advice *plan.Advice, advised 
 		Guesses: append([]string{}, q.Guesses()...), Advice: []PlanAdvice{}, First: newFirstCut(p.FirstCut("")), Advised: advised && p.Short(),
 	}
 	if high != nil {
-		answer.High, answer.high = planVerdict(high), high.FirstCut("")
+		answer.High, answer.high = Text(planVerdict(high)), high.FirstCut("")
 	}
 	for _, b := range p.Budgets {
 		one := planBudget{b.Name, []PlanLimit{}}
@@ -143,7 +143,7 @@ func newFirstCut(p *plan.Pass) *PlanFirstCut {
 	if p == nil {
 		return nil
 	}
-	return &PlanFirstCut{p.Job, Instant(p.Tick), Instant(p.At), p.Limit, p.Short, p.Outcome}
+	return &PlanFirstCut{p.Job, Instant(p.Tick), Instant(p.At), Text(p.Limit), p.Short, p.Outcome}
 }
 
 // Short reports whether a pass will be cut or not started.
@@ -161,8 +161,8 @@ func (p *Plan) HighCut() *PlanFirstCut {
 // Hidden reports whether the limit is for one operation that is not called.
 func (l *PlanLimit) Hidden() bool { return strings.Contains(l.Name, ":") && l.untouched }
 
-// Window is what the limit counts over.
-func (l *PlanLimit) Window() limit.Window { return l.whole.Window }
+// Observed reports whether the limit counts and refuses nothing.
+func (l *PlanLimit) Observed() bool { return l.whole.Observe }
 
 // Complete is how many passes are complete, and of how many.
 func (p *Plan) Complete() (complete, passes int) {

@@ -44,20 +44,23 @@ func lacks(r answer.NextRun) string {
 	case r.Outcome == "" || r.Outcome == plan.Complete:
 		return ""
 	case r.Outcome == plan.Skipped:
-		return "by plan: skipped, since another pass is under way"
-	case r.Why == nil:
-		return "by plan: it does not fit"
+		return "by plan: will be skipped: another pass is under way"
+	case r.Why == nil || r.Why.Limit == "":
+		return "by plan: will not fit"
 	case r.Why.Limit == plan.Lock:
-		return "by plan: the budget is locked at " + view.Time(time.Time(r.Why.At))
+		return fmt.Sprintf("by plan: %s: the budget is locked at %s", becomes(r.Outcome), view.Time(time.Time(r.Why.At)))
 	}
-	return fmt.Sprintf("by plan: %s is refused at %s by %s, %s short", passOrIt(r), view.Time(time.Time(r.Why.At)), r.Why.Limit, view.Number(r.Why.Short))
+	return fmt.Sprintf("by plan: %s: limit %s is %s short at %s", becomes(r.Outcome), r.Why.Limit, view.Number(r.Why.Short), view.Time(time.Time(r.Why.At)))
 }
 
-func passOrIt(r answer.NextRun) string {
-	if r.Outcome == plan.NotStarted {
-		return "not started, since its pass"
+func becomes(o plan.Outcome) string {
+	switch o {
+	case plan.NotStarted:
+		return "will not start"
+	case plan.Failed:
+		return "will fail"
 	}
-	return "its pass"
+	return "will be cut"
 }
 
 // Fits sums up for how many of the runs the plan finds the units; empty if none is planned.
@@ -78,15 +81,15 @@ func Fits(runs []answer.NextRun) string {
 	text := ""
 	switch {
 	case planned > 0 && fits == planned:
-		text = "By plan, all will have their units"
+		text = "By plan, all runs will have their units"
 	case planned > 0:
-		text = fmt.Sprintf("By plan, %d of %s will have their units", fits, view.Plural(planned, "run"))
+		text = fmt.Sprintf("By plan, %d of %d runs will have their units", fits, planned)
 	}
 	switch {
 	case unknown > 0 && text != "":
-		text += fmt.Sprintf(", beside %d of which it is not known what they need", unknown)
+		text += fmt.Sprintf("; of %d more it is not known what they need", unknown)
 	case unknown > 0:
-		text = "It is not known what these runs need, so not whether they fit"
+		text = "It is not known what these runs need, so not whether they will fit"
 	}
 	if text == "" {
 		return ""

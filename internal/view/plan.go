@@ -14,25 +14,30 @@ import (
 
 // Plan is a plan for people: the verdict first, then the jobs, and a plot of each limit.
 func Plan(p *answer.Plan) string {
+	if len(p.Jobs) == 0 {
+		return "There are no jobs, so there is nothing to plan.\n"
+	}
 	var b strings.Builder
 	b.WriteString(planVerdict(p))
 	b.WriteString("\n" + planJobs(p.Jobs).String())
+	from, until := time.Time(p.From), time.Time(p.Until)
+	b.WriteString("\n" + table.Wrap("", fmt.Sprintf("What is used of each limit from %s to %s, a column for %s:", Time(from), Time(until), Roughly(until.Sub(from)/plotWidth))))
 	for _, budget := range p.Budgets {
 		b.WriteString("\n" + table.Wrap("", budget.Budget))
 		for i := range budget.Limits {
 			if l := &budget.Limits[i]; !l.Hidden() {
-				b.WriteString(planLimit(l, time.Time(p.From), time.Time(p.Until)))
+				b.WriteString(planLimit(l, from, until))
 			}
 		}
 	}
 	if len(p.Guesses) > 0 {
-		b.WriteString("\n" + table.Wrap("", fmt.Sprintf("It is not known what the runs of %s need: they take nothing in this plan. Give them needs, or max_pages; after five complete runs their needs are learned.", strings.Join(p.Guesses, ", "))))
+		b.WriteString("\n" + table.Wrap("", fmt.Sprintf("It is not known what the runs of %s need, so this plan counts nothing for them. Write needs into the tables of these jobs; without, needs are learned from five complete runs on.", strings.Join(p.Guesses, ", "))))
 	}
 	if p.Advised && len(p.Advice) == 0 {
-		b.WriteString("\n" + table.Wrap("", "No other hour, minute, stagger or share, and no fewer pages, that was tried makes more passes complete."))
+		b.WriteString("\n" + table.Wrap("", "Nothing that was tried (another hour or minute, another stagger, a share, fewer pages) makes more passes complete."))
 	}
 	for _, a := range p.Advice {
-		b.WriteString("\n" + table.Wrap("", fmt.Sprintf("With this change %d of %d passes are complete:", a.Complete, a.Passes)) + "  --set '" + a.Set + "'\n")
+		b.WriteString("\n" + table.Wrap("", fmt.Sprintf("With this change, %d of %d passes will be complete:", a.Complete, a.Passes)) + "  --set '" + a.Set + "'\n")
 	}
 	return b.String()
 }
@@ -40,33 +45,42 @@ func Plan(p *answer.Plan) string {
 // planVerdict is the answer in a sentence.
 func planVerdict(p *answer.Plan) string {
 	complete, passes := p.Complete()
-	until := "until " + Time(time.Time(p.Until))
+	until, fits := "until "+Time(time.Time(p.Until)), "fits: "
+	if len(p.Guesses) > 0 {
+		fits = "fits, as far as needs are known: "
+	}
 	switch first := p.First; {
 	case first != nil:
-		return table.Wrap("", fmt.Sprintf("short: %s. Of %s %s %d are complete.", cutText(first, true), Plural(passes, "pass"), until, complete))
+		return table.Wrap("", fmt.Sprintf("short: %s. %d of %s %s will be complete.", cutText(first, true), complete, Plural(passes, "pass"), until))
 	case p.HighCut() != nil:
-		return table.Wrap("", fmt.Sprintf("fits: no pass %s lacks units. If each run took what is enough for nine of ten: %s.", until, cutText(p.HighCut(), true)))
+		return table.Wrap("", fmt.Sprintf("%sno pass %s lacks units. But if each run takes as much as nine of ten runs do not exceed: %s.", fits, until, cutText(p.HighCut(), true)))
 	}
-	return table.Wrap("", fmt.Sprintf("fits: no pass %s lacks units (%s, %d complete).", until, Plural(passes, "pass"), complete))
+	return table.Wrap("", fmt.Sprintf("%sno pass %s lacks units (%s, %d complete).", fits, until, Plural(passes, "pass"), complete))
 }
 
 // cutText says which pass is cut, when, by which limit, and by how many units.
 func cutText(c *answer.PlanFirstCut, names bool) string {
 	what := "will be cut"
-	if c.Outcome == "not_started" || c.Outcome == "deferred" {
+	switch c.Outcome {
+	case "not_started":
 		what = "will not start"
-	}
-	if c.Outcome == "failed" {
+	case "deferred":
+		what = "will be deferred"
+	case "failed":
 		what = "will fail"
 	}
-	text := fmt.Sprintf("tick %s %s at %s", Time(time.Time(c.Tick)), what, Time(time.Time(c.At)))
+	text := "tick " + Time(time.Time(c.Tick))
 	if names {
-		text = fmt.Sprintf("%s (tick %s) %s at %s", c.Job, Time(time.Time(c.Tick)), what, Time(time.Time(c.At)))
+		text = fmt.Sprintf("%s (%s)", c.Job, text)
 	}
+	if c.Limit == "" {
+		return text + " has lacked units already and will not be complete"
+	}
+	text += fmt.Sprintf(" %s at %s", what, Time(time.Time(c.At)))
 	if c.Limit == "lock" {
 		return text + ": the budget is locked"
 	}
-	return text + fmt.Sprintf(" by %s, %s short", c.Limit, Number(c.Short))
+	return text + fmt.Sprintf(" by limit %s, %s short", c.Limit, Number(c.Short))
 }
 
 // planJobs is what becomes of each job. Columns that would be 0 throughout are left out.
@@ -118,19 +132,26 @@ func planLimit(l *answer.PlanLimit, from, until time.Time) string {
 	if l.Counts == limit.CountCalls {
 		unit = "calls"
 	}
-	head := fmt.Sprintf("%s: %s of %s %s used now, the least left %s at %s", l.Name, Number(l.UsedNow), Number(l.Limit), unit, Number(l.Least), Time(time.Time(l.LeastAt)))
+	name := l.Name
+	if l.Observed() {
+		name += " (observe mode)"
+	}
+	head := fmt.Sprintf("%s: %s of %s %s used now; fewest left: %s, at %s", name, Number(l.UsedNow), Number(l.Limit), unit, Number(l.Least), Time(time.Time(l.LeastAt)))
 	out := table.Wrap("  ", head)
 	line := make([]rune, plotWidth)
 	span := until.Sub(from)
 	column := func(at time.Time) int {
 		return min(plotWidth-1, max(0, int(int64(at.Sub(from))*plotWidth/max(1, int64(span)))))
 	}
-	highest := make([]int64, plotWidth)
+	highest, sampled := make([]int64, plotWidth), make([]bool, plotWidth)
 	for _, s := range l.Series {
 		c := column(time.Time(s.At))
-		highest[c] = max(highest[c], s.Used)
+		highest[c], sampled[c] = max(highest[c], s.Used), true
 	}
 	for i, used := range highest {
+		if !sampled[i] && i > 0 { // a short span has fewer samples than columns
+			highest[i], used = highest[i-1], highest[i-1]
+		}
 		part := int64(len(bars) - 1)
 		if l.Limit > 0 {
 			part = min(part, (used*part+l.Limit-1)/l.Limit)
@@ -147,21 +168,21 @@ func planLimit(l *answer.PlanLimit, from, until time.Time) string {
 		const most = 3
 		var texts []string
 		for _, r := range l.Resets[:min(most, len(l.Resets))] {
-			texts = append(texts, fmt.Sprintf("%s left %s", Time(time.Time(r.At)), Number(r.Left)))
+			texts = append(texts, fmt.Sprintf("at %s with %s left", Time(time.Time(r.At)), Number(r.Left)))
 		}
 		if more := len(l.Resets) - most; more > 0 {
-			texts = append(texts, fmt.Sprintf("%d more resets", more))
+			texts = append(texts, fmt.Sprintf("%d more", more))
 		}
-		out += table.Wrap("    ^ ", "resets: "+strings.Join(texts, ", "))
+		out += table.Wrap("    ^ ", "resets "+strings.Join(texts, ", "))
 	}
 	return out
 }
 
 // Beside compares two plans in a sentence.
 func Beside(present, other *answer.Plan) string {
-	before, _ := present.Complete()
+	before, of := present.Complete()
 	after, passes := other.Complete()
-	return table.Wrap("", fmt.Sprintf("With the change %d of %s are complete; without it %d are.", after, Plural(passes, "pass"), before))
+	return table.Wrap("", fmt.Sprintf("With the change, %d of %s will be complete; without it, %d of %d.", after, Plural(passes, "pass"), before, of))
 }
 
 // Replay is a replay for people.
@@ -172,9 +193,13 @@ func Replay(r *answer.Replay) string {
 		if at := time.Time(one.Since); !at.IsZero() {
 			since = at
 		}
-		text := fmt.Sprintf("%s: of %d calls (%d units) charged since %s ", one.Budget, one.Calls, one.Units, Time(since))
-		if len(one.Refused) == 0 {
-			b.WriteString(table.Wrap("", text+"all would have fitted."))
+		text := fmt.Sprintf("%s: %s since %s, %s units at these prices", one.Budget, Plural(int(one.Calls), "call"), Time(since), Number(one.Units))
+		switch {
+		case one.Calls == 0:
+			b.WriteString(table.Wrap("", fmt.Sprintf("%s: nothing was charged since %s.", one.Budget, Time(since))))
+			continue
+		case len(one.Refused) == 0:
+			b.WriteString(table.Wrap("", text+"; all would have fitted."))
 			continue
 		}
 		calls, units := int64(0), int64(0)
@@ -183,9 +208,9 @@ func Replay(r *answer.Replay) string {
 			calls, units = calls+f.Calls, units+f.Units
 			t.Add(Shown(cmp.Or(string(f.Job), "-")), f.Operation, Number(f.Calls), Number(f.Units), Time(time.Time(f.First)), f.Limit)
 		}
-		b.WriteString(table.Wrap("", text+fmt.Sprintf("%d calls (%d units) would not have fitted:", calls, units)) + t.String())
+		b.WriteString(table.Wrap("", text+fmt.Sprintf("; %s (%s units) would not have fitted:", Plural(int(calls), "call"), Number(units))) + t.String())
 	}
-	b.WriteString(table.Wrap("", "The history is by the hour: the calls of an hour are taken to be spread over it. What was refused then is not in it."))
+	b.WriteString(table.Wrap("", "The history is by the hour: the calls of an hour are taken as spread evenly over it. Calls that were refused at the time are not in it."))
 	return b.String()
 }
 
@@ -199,17 +224,24 @@ func ByPlan(f *answer.BudgetForecast) string {
 	if f.Rough {
 		about = "by plan, to the hour: "
 	}
+	beside := ""
+	switch unknown := strings.Join(f.Unknown, ", "); {
+	case !f.Known() && f.FirstCut == nil:
+		return table.Wrap("  ", "by plan: not known, since it is not known what the runs of "+unknown+" need")
+	case unknown != "":
+		beside = "; it counts nothing for " + unknown + ", whose needs are not known"
+	}
 	if f.FirstCut != nil {
-		return table.Wrap("  ", about+cutText(f.FirstCut, true)+fmt.Sprintf("; %d of %s until %s are complete", f.Complete, Plural(f.Passes, "pass"), Time(time.Time(f.Until))))
+		return table.Wrap("  ", about+cutText(f.FirstCut, true)+fmt.Sprintf("; %d of %s until %s will be complete", f.Complete, Plural(f.Passes, "pass"), Time(time.Time(f.Until)))+beside)
 	}
 	text := about + fmt.Sprintf("no pass until %s lacks units", Time(time.Time(f.Until)))
 	if f.Least != nil {
-		text += fmt.Sprintf("; the least left is %s of %s at %s", Number(f.Least.Remaining), f.Least.Limit, Time(time.Time(f.Least.At)))
+		text += fmt.Sprintf("; fewest left: %s of limit %s, at %s", Number(f.Least.Remaining), f.Least.Limit, Time(time.Time(f.Least.At)))
 	}
-	return table.Wrap("  ", text)
+	return table.Wrap("  ", text+beside)
 }
 
 // JobByPlan says what the plan makes of a job of which a pass lacks units.
 func JobByPlan(f *answer.JobForecast) string {
-	return fmt.Sprintf("by plan: %s; %d of %s until %s are complete", cutText(f.FirstCut, false), f.Complete, Plural(f.Passes, "pass"), Time(time.Time(f.Until)))
+	return fmt.Sprintf("by plan: %s; %d of %s until %s will be complete", cutText(f.FirstCut, false), f.Complete, Plural(f.Passes, "pass"), Time(time.Time(f.Until)))
 }
