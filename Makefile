@@ -69,9 +69,9 @@ test: needs
 # The walks beside the model run in one goroutine, where the race detector finds
 # nothing and costs tenfold: sizes are full without it, and smaller still under it
 # than in make test. memstore, which is all of one goroutine behind one lock, is left
-# out, and so are the longest of these walks, and miniredis beside a real server: what
-# meets there meets in the same tests on the server. The clients are raced alone.
-UNRACED_TESTS := ^(TestUsualWalk|TestConvertsTheOlderFormat|TestConformanceMiniredis|TestWalkMiniredis)$$
+# out, and so are the longest of these walks, the days that are lived beside a plan, and
+# miniredis beside a real server: what meets there meets in the same tests on the server. The clients are raced alone.
+UNRACED_TESTS := ^(TestUsualWalk|TestConvertsTheOlderFormat|TestConformanceMiniredis|TestWalkMiniredis|TestPlanIsWhatIsLived|TestPlanOfLearnedNeeds|TestRealityRepeats)$$
 test-full: test-sizes test-race
 
 test-sizes: needs

@@ -16,12 +16,7 @@ import (
 )
 
 // days is how many days are lived.
-func days() int {
-	if testing.Short() {
-		return 20
-	}
-	return 200
-}
+func days() int { return effort.Of(20, 200) }
 
 // census counts the days that were lived, by what they have, and what became of their passes.
 type census struct {
@@ -68,34 +63,10 @@ func (c *census) isEnough(t *testing.T) {
 	}
 }
 
-// TestReality lives random days with known needs: what the daemon records is what the sandbox counted, a refusal is seen
-// of whatever is cut, and enough of the days are such as a plan is hard to make for.
-func TestReality(t *testing.T) {
-	seed := effort.Seed(t, "PLAN_SEED")
-	var all census
-	for i := range effort.Number(t, "PLAN_DAYS", uint64(days())) {
-		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			y := drawn(t, seed+i, false)
-			lived := live(t, y, nil)
-			all.add(y, lived)
-			check.Equal(t, lived.Requests, lived.Charges, "requests that the sandbox counted, and calls that were recorded")
-			for _, p := range lived.Passes {
-				if p.IsCut() && p.At.IsZero() {
-					t.Errorf("no refusal was seen of %s", p)
-				}
-			}
-			if t.Failed() || os.Getenv("PLAN_SHOW") != "" {
-				t.Logf("seed %d, from %s to %s\n%s\n%s", seed+i, y.start, y.until, y.config, shown(lived.Passes))
-			}
-		})
-	}
-	all.isEnough(t)
-}
-
 // The same day is lived alike each time: nothing that a plan says of it is left to chance.
 func TestRealityRepeats(t *testing.T) {
 	seed := effort.Seed(t, "PLAN_SEED")
-	for i := range effort.Number(t, "PLAN_DAYS", uint64(days()/10)) {
+	for i := range effort.Number(t, "PLAN_DAYS", uint64(days()/5)) {
 		y := drawn(t, seed+i, i%2 == 1)
 		first, second := live(t, y, nil), live(t, y, nil)
 		if list := changes(first.Passes, second.Passes); len(list) > 0 {

@@ -359,7 +359,7 @@ func (y *day) drawShare(d dice, upstream, budget string, calendars []string, lin
 	}
 	y.has["share"] = true
 	line("[upstream.%s.share.feeds]\njobs = [%s]\nunits = \"%d%%\"", upstream, quoted(names), pick(d, 10, 25, 40, 60))
-	byPlan := d.chance(40)
+	byPlan := d.chance(15)
 	if byPlan {
 		line("lapse = \"plan\"")
 	}
