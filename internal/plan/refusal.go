@@ -54,7 +54,7 @@ func (l *ledger) refusal(q *ask, t *taken, short int64) *refused {
 	no.soonest = no.at
 	switch {
 	case c.limit.Window.Kind == limit.Bucket:
-	case held > 0, c.limit.ByPlan():
+	case held > 0, c.limit.ByPlan() && kept(c.limit.InForce(l.now), c.shares, heldBy, t.share) > 0:
 		no.soonest = min(no.at, l.now+holdLook)
 	default:
 		no.soonest = min(no.at, c.limit.Window.Returns(l.now))
