@@ -39,6 +39,8 @@ type Budget struct {
 	// Levels is what a bucket has used, by the limit's name.
 	Levels map[string]int64
 	Locks  []driver.LockView
+	// Observe: a lock of the budget refuses nothing.
+	Observe bool
 	// Rough: what returns is known to the hour.
 	Rough bool
 }
@@ -176,10 +178,15 @@ func (b *Budget) ledger(now int64) *ledger {
 	for _, c := range l.counters {
 		if c.limit.Window.Kind == limit.Bucket {
 			c.level = limit.Level{Used: b.Levels[c.limit.Name], At: now}
+			c.used = c.level.Used
 		}
 		c.sorted()
 	}
-	l.locks = b.Locks
+	for _, lock := range b.Locks {
+		if lock.Limit != "" || !b.Observe {
+			l.locks = append(l.locks, lock)
+		}
+	}
 	return l
 }
 
@@ -201,14 +208,14 @@ func (one *Job) inFakeTime(place int64, l *ledger, prices func(string) int64) *j
 func (s *simulation) watch(b *Budget) BudgetPlan {
 	l, answer := s.ledgers[b.Name], BudgetPlan{Name: b.Name}
 	for _, c := range l.counters {
-		answer.Limits = append(answer.Limits, LimitPlan{Limit: c.limit, UsedNow: c.usedNow()})
+		answer.Limits = append(answer.Limits, LimitPlan{Limit: c.limit, UsedNow: c.used})
 	}
 	every := max((s.until-s.now)/samples, 1e6)
 	var sample func()
 	sample = func() {
 		l.advance(s.now)
 		for i, c := range l.counters {
-			answer.Limits[i].Series = append(answer.Limits[i].Series, Sample{instant(s.now), c.usedNow()})
+			answer.Limits[i].Series = append(answer.Limits[i].Series, Sample{instant(s.now), c.used})
 		}
 		if s.now+every <= s.until {
 			s.add(s.now+every, samplesFirst, sample)

@@ -103,7 +103,7 @@ func took(pass *jobs.Record) (call, begins time.Duration) {
 
 // newBudget is a budget of which nothing was charged.
 func newBudget(name string, spec budget.Spec) Budget {
-	one := Budget{Name: name, Levels: map[string]int64{}, Price: func(operation string) int64 {
+	one := Budget{Name: name, Levels: map[string]int64{}, Observe: spec.Observe, Price: func(operation string) int64 {
 		if cost, known := spec.Costs[operation]; known {
 			return cost.Units
 		}
