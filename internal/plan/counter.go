@@ -169,6 +169,15 @@ func (o *counted) ends(now int64) int64 {
 	return o.score
 }
 
+// ending is when the first call under way finishes; limit.Never: none is under way.
+func (c *counter) ending(now int64) int64 {
+	at, _ := slices.BinarySearchFunc(c.queue[c.head:], now+1, func(one counted, at int64) int { return cmp.Compare(one.score, at) })
+	if at += c.head; at < len(c.queue) {
+		return c.queue[at].score
+	}
+	return limit.Never
+}
+
 // kept is what is guaranteed to other shares than own and not spent or held.
 func kept(guarantees []int64, counts, held usage, own int) (sum int64) {
 	for i, g := range guarantees {

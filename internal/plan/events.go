@@ -32,7 +32,7 @@ func (e *events) add(at, order int64, do func()) {
 // run does everything up to an instant, and reports whether there is more.
 func (e *events) run(until int64) (more bool) {
 	for len(e.list) > 0 && e.list[0].at <= until {
-		next := heap.Pop(&e.list).(event) //nolint:errcheck,forcetypeassert // it is an eventList
+		next := heap.Pop(&e.list).(event) //nolint:forcetypeassert // it is an eventList
 		e.now = next.at
 		next.do()
 	}
@@ -53,7 +53,7 @@ func (l eventList) Less(i, j int) bool {
 	return a.seq < b.seq
 }
 func (l eventList) Swap(i, j int) { l[i], l[j] = l[j], l[i] }
-func (l *eventList) Push(x any)   { *l = append(*l, x.(event)) } //nolint:errcheck,forcetypeassert // only events are pushed
+func (l *eventList) Push(x any)   { *l = append(*l, x.(event)) } //nolint:forcetypeassert // only events are pushed
 func (l *eventList) Pop() any {
 	last := len(*l) - 1
 	x := (*l)[last]

@@ -85,7 +85,7 @@ type ask struct {
 	job   string
 	needs []driver.Need // of the operations; one for a call, or for several alike
 	floor int64
-	lasts int64 // µs: how long the call may count before it finishes, for the next period
+	lasts int64 // µs: how long the call may count before it finishes; 0: it is no reservation
 	own   *hold // from which the call draws
 	span  int64 // of a hold: limits of shorter windows do not count it; 0: a call
 	// look: nothing is reserved, so that limits on open reservations do not count it.
@@ -108,7 +108,7 @@ func (q *ask) counts(l *limit.Limit) bool {
 	case q.look:
 		return l.Window.Kind != limit.Concurrent && (q.beside == 0 || !driver.CountsHold(*l, q.beside))
 	}
-	return true
+	return l.Window.Kind != limit.Concurrent || q.lasts > 0
 }
 
 // taken is what the question takes of one limit.
@@ -208,10 +208,8 @@ func (l *ledger) decide(q *ask, now int64, scratch *[]taken) *refused {
 	if no == nil { // else the wait for several calls is for the limits that could hold them
 		no = bucket
 	}
-	if lock := l.locked(*scratch); lock != nil && (no == nil || lock.at >= no.at || q.several()) {
-		if no = lock; q.several() { // what comes after the lock is seen then
-			return no
-		}
+	if lock := l.locked(q, *scratch); lock != nil && (no == nil || no.multi || lock.at >= no.at) {
+		no = lock
 	}
 	if no != nil && no.at < limit.Never && !no.multi {
 		l.together(q, *scratch, no)
@@ -220,14 +218,25 @@ func (l *ledger) decide(q *ask, now int64, scratch *[]taken) *refused {
 }
 
 // locked is the refusal by the lock that ends last.
-func (l *ledger) locked(list []taken) (no *refused) {
+func (l *ledger) locked(q *ask, list []taken) (no *refused) {
 	for _, lock := range l.locks {
-		applies := lock.Limit == "" || slices.ContainsFunc(list, func(t taken) bool { return t.counter.limit.Name == lock.Limit && !t.counter.limit.Observe })
-		if applies && lock.Until > l.now && (no == nil || lock.Until > no.at) {
+		if lock.Until > l.now && (no == nil || lock.Until > no.at) && l.applies(lock.Limit, q, list) {
 			no = &refused{limit: lock.Limit, at: lock.Until, lock: true, soonest: lock.Until}
 		}
 	}
 	return no
+}
+
+// applies reports whether a lock refuses a question: a lock of the budget, or of a limit that
+// counts the question. A look for several calls is refused by those of all its limits.
+func (l *ledger) applies(lock string, q *ask, list []taken) bool {
+	locks := func(c *counter) bool { return c.limit.Name == lock && !c.limit.Observe }
+	if lock == "" || slices.ContainsFunc(list, func(t taken) bool { return locks(t.counter) }) {
+		return true
+	}
+	return q.several() && slices.ContainsFunc(q.needs, func(n driver.Need) bool {
+		return slices.ContainsFunc(l.of(n.Operation, q.job), func(one claim) bool { return locks(one.counter) })
+	})
 }
 
 // take charges what fits, to finish at an instant; lease is the end of its lease.

@@ -50,7 +50,7 @@ func planned(t *testing.T, ctx context.Context, q Question) (list []Pass) {
 // with what then happens.
 func TestPlanIsWhatIsLived(t *testing.T) {
 	seed := effort.Seed(t, "PLAN_SEED")
-	for i := range uint64(effort.Number(t, "PLAN_DAYS", uint64(days()))) {
+	for i := range effort.Number(t, "PLAN_DAYS", uint64(days())) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			y := drawn(t, seed+i, false)
 			var says []Pass
@@ -71,7 +71,7 @@ func TestPlanIsWhatIsLived(t *testing.T) {
 func TestPlanOfLearnedNeeds(t *testing.T) {
 	seed := effort.Seed(t, "PLAN_SEED")
 	var all agreement
-	for i := range uint64(effort.Number(t, "PLAN_DAYS", uint64(days()))) {
+	for i := range effort.Number(t, "PLAN_DAYS", uint64(days())) {
 		y := drawn(t, seed+i, true)
 		var says []Pass
 		lived := live(t, y, func(ctx context.Context, q Question) { says = planned(t, ctx, q) })

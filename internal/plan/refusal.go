@@ -56,8 +56,8 @@ func (l *ledger) refusal(q *ask, t *taken, short int64, held usage) *refused {
 		}
 	}
 	no.soonest = min(no.at, c.limit.Window.Returns(l.now))
-	if c.lapses {
-		no.soonest = min(no.soonest, c.lapse(l.now))
+	if len(c.limit.Shares) > 0 && c.limit.Window.Kind == limit.CalendarKind {
+		no.soonest = min(no.soonest, c.lapse(l.now), c.ending(l.now)) // what ends in this period does not count in the next
 	}
 	if no.held {
 		no.soonest = min(no.at, l.now+holdLook)
@@ -152,10 +152,18 @@ func (l *ledger) together(q *ask, list []taken, no *refused) {
 		for _, t := range lapsing {
 			next = min(next, t.counter.changes(at))
 		}
-		if at = next; at-no.at > horizon {
-			*no = refused{limit: lapsing[0].counter.limit.Name, short: no.short, at: limit.Never, soonest: limit.Never, never: true}
+		if at = next; at-no.at <= horizon {
+			continue
+		}
+		switch { // they never fit together
+		case q.several(): // which looks at the present alone
+			return
+		case len(l.holds) > 0: // unless a hold ends
+			no.at = max(no.at, l.now+holdLease)
 			return
 		}
+		*no = refused{limit: lapsing[0].counter.limit.Name, short: no.short, at: limit.Never, soonest: limit.Never, never: true}
+		return
 	}
 	no.at = at
 }
