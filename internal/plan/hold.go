@@ -10,6 +10,8 @@ import (
 type hold struct {
 	driver.Hold
 	job string
+	// claimed: a pass that was under way when the plan began has it.
+	claimed bool
 }
 
 // draw is what a call, or several alike, draw from the hold.

@@ -57,8 +57,8 @@ func (l *ledger) of(operation, job string) []claim {
 	return list
 }
 
-// row counts an entry of the store's ledger.
-func (l *ledger) row(row *Row) {
+// row counts an entry of the store's ledger, which finishes at an instant.
+func (l *ledger) row(row *Row, finish int64) {
 	for _, one := range l.of(row.Operation, row.Job) {
 		kind := one.counter.limit.Window.Kind
 		if kind == limit.Bucket || kind == limit.Concurrent && !row.Open {
@@ -68,7 +68,7 @@ func (l *ledger) row(row *Row) {
 		if one.counter.limit.Counts == limit.CountCalls {
 			amount = row.Calls
 		}
-		one.counter.load(counted{score: row.Score, lease: row.Score, amount: amount, share: int32(one.share)}) //nolint:gosec // at most limit.MaxShares
+		one.counter.load(counted{score: finish, lease: row.Score, amount: amount, share: int32(one.share)}) //nolint:gosec // at most limit.MaxShares
 	}
 }
 

@@ -109,7 +109,7 @@ func newWalker(t *testing.T, seed uint64, counts map[string]int) *walker {
 	w.budget = must.Get(budget.New(w.store, spec))(t)
 	one := newBudget(spec.Name, spec)
 	w.limits = one.Limits
-	w.ledger = one.ledger(w.now())
+	w.ledger = one.ledger(w.now(), nil)
 	w.decide() // the windows live from now on
 	return w
 }

@@ -10,6 +10,7 @@ package plan
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
@@ -39,6 +40,7 @@ type Budget struct {
 	// Levels is what a bucket has used, by the limit's name.
 	Levels map[string]int64
 	Locks  []driver.LockView
+	Holds  []driver.Hold
 	// Observe: a lock of the budget refuses nothing.
 	Observe bool
 	// Rough: what returns is known to the hour.
@@ -60,6 +62,9 @@ type Job struct {
 	// Progress are the records so far of the passes under way, in the order of Active; nil:
 	// nothing is known of one.
 	Progress []*jobs.Record
+	// Spent is what the passes under way have spent by then, in the order of Active; nil: only
+	// Progress says it.
+	Spent []Spent
 }
 
 // Plan is the answer to a question.
@@ -137,9 +142,13 @@ func (q *Question) Plan(ctx context.Context) (*Plan, error) {
 	s.now = q.From.UnixMicro()
 	s.from = s.now
 	prices := map[string]func(string) int64{}
+	calls := map[string]int64{}
+	for i := range q.Jobs {
+		calls[q.Jobs[i].Name] = q.Jobs[i].Call.Microseconds()
+	}
 	for i := range q.Budgets {
 		b := &q.Budgets[i]
-		s.ledgers[b.Name], prices[b.Name] = b.ledger(s.now), b.Price
+		s.ledgers[b.Name], prices[b.Name] = b.ledger(s.now, calls), b.Price
 	}
 	for i := range q.Jobs {
 		one := &q.Jobs[i]
@@ -159,6 +168,7 @@ func (q *Question) Plan(ctx context.Context) (*Plan, error) {
 		s.resumeWork(j, &q.Jobs[i])
 		s.ticks(j, q.From)
 	}
+	s.endOtherHolds()
 	if err := s.simulate(ctx); err != nil {
 		return nil, fmt.Errorf("plan: %w", err)
 	}
@@ -169,11 +179,20 @@ func (q *Question) Plan(ctx context.Context) (*Plan, error) {
 	return answer, nil
 }
 
-// ledger is the budget in fake time.
-func (b *Budget) ledger(now int64) *ledger {
+// ledger is the budget in fake time; calls is how long the calls of a job take, in µs.
+func (b *Budget) ledger(now int64, calls map[string]int64) *ledger {
 	l := newLedger(b.Limits, now)
 	for i := range b.Rows {
-		l.row(&b.Rows[i])
+		row := &b.Rows[i]
+		finish := row.Score
+		if row.Open && row.Working {
+			finish = min(finish, now+calls[row.Job])
+		}
+		l.row(row, finish)
+	}
+	for _, h := range b.Holds {
+		h.Left = slices.Clone(h.Left)
+		l.holds = append(l.holds, &hold{job: h.Job, Hold: h})
 	}
 	for _, c := range l.counters {
 		if c.limit.Window.Kind == limit.Bucket {

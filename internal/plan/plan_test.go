@@ -3,6 +3,7 @@ package plan_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/plan"
+	"github.com/quotactl/quotactl/jobs/schedule"
 )
 
 // planned is what a plan says of a day, at its start.
@@ -64,6 +66,41 @@ func TestPlanIsWhatIsLived(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestPlanFromTheMidst compares plans that are made at a random instant of a day, while passes are under way, wait or are
+// deferred, with what then happens.
+func TestPlanFromTheMidst(t *testing.T) {
+	seed := effort.Seed(t, "PLAN_SEED")
+	for i := range effort.Number(t, "PLAN_DAYS", uint64(days())) {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			y := drawn(t, seed+i, false)
+			d := dice{rand.New(rand.NewPCG(seed+i, 77))}
+			at := y.midst(d)
+			var says []Pass
+			lived := liveAsked(t, y, at, func(ctx context.Context, q Question) { says = planned(t, ctx, q) })
+			list := differencesFrom(at, lived.Passes, says)
+			if len(list) > 0 {
+				t.Errorf("seed %d, from %s to %s: %d differences\n%s", seed+i, at.Format(time.RFC3339Nano), y.until.Format(time.RFC3339), len(list), strings.Join(list[:min(len(list), 4)], "\n"))
+			}
+			if t.Failed() && os.Getenv("PLAN_SHOW") != "" {
+				t.Logf("%s\nlived\n%s\nplanned\n%s", y.config, shown(lived.Passes), shown(says))
+			}
+		})
+	}
+}
+
+// midst is an instant of the first half of the day: mostly soon after a job has ticked.
+func (y *day) midst(d dice) time.Time {
+	at := y.start.Add(time.Duration(d.Int64N(int64(y.until.Sub(y.start)) / 2)))
+	if j := y.jobs[d.IntN(len(y.jobs))]; d.chance(80) {
+		if s, err := schedule.Parse(j.spec, j.zone); err == nil {
+			if tick := s.Next(at); tick.Before(y.until.Add(-time.Hour)) {
+				at = tick.Add(time.Duration(d.Int64N(int64(j.stagger + 20*time.Second))))
+			}
+		}
+	}
+	return at.Truncate(time.Millisecond).Add(137 * time.Microsecond) // nothing else happens then
 }
 
 // With needs that were learned and noise, nearly all cuts that are planned come, and nearly all

@@ -60,9 +60,15 @@ func Read(ctx context.Context, from Store, budgets []*budget.Budget, list []*job
 		if !slices.ContainsFunc(list, func(j *jobs.Job) bool { return j.Budget == b.Name() }) {
 			continue
 		}
-		one, err := readBudget(ctx, from, b, now, as)
+		working := passesOf(q.Jobs, b.Name())
+		one, err := readBudget(ctx, from, b, now, as, working)
 		if err != nil {
 			return nil, err
+		}
+		if !one.Rough { // its rows say what each run has spent
+			for _, w := range working {
+				w.of.Spent = append(w.of.Spent, w.spent)
+			}
 		}
 		q.Budgets = append(q.Budgets, one)
 	}
@@ -124,7 +130,7 @@ func newBudget(name string, spec budget.Spec) Budget {
 }
 
 // readBudget reads a budget as it stands.
-func readBudget(ctx context.Context, from driver.Store, b *budget.Budget, now time.Time, as Reading) (Budget, error) {
+func readBudget(ctx context.Context, from driver.Store, b *budget.Budget, now time.Time, as Reading, working []*working) (Budget, error) {
 	status, err := b.Status(ctx)
 	if err != nil {
 		return Budget{}, err
@@ -143,6 +149,16 @@ func readBudget(ctx context.Context, from driver.Store, b *budget.Budget, now ti
 	for _, lock := range status.Locks {
 		one.Locks = append(one.Locks, driver.LockView{Limit: lock.Limit, Until: lock.Until.UnixMicro(), Why: lock.Why})
 	}
+	if !status.Recovering.IsZero() {
+		one.Locks = append(one.Locks, driver.LockView{Until: status.Recovering.UnixMicro()})
+	}
+	if status.Holds > 0 {
+		view, err := from.Look(ctx, driver.Look{Budget: one.Name, Now: now.UnixMicro()})
+		if err != nil {
+			return Budget{}, fmt.Errorf("read what passes hold of %s: %w", one.Name, err)
+		}
+		one.Holds = view.Holds
+	}
 	if len(counting) == 0 {
 		return one, nil
 	}
@@ -153,7 +169,7 @@ func readBudget(ctx context.Context, from driver.Store, b *budget.Budget, now ti
 			return one, err
 		}
 	}
-	read := &rows{names: map[string]string{}}
+	read := newRows(working)
 	export := driver.Export{Budget: one.Name, Now: now.UnixMicro(), Counting: driver.Counting{Limits: counting, At: at}}
 	if err := from.Export(ctx, export, read); err != nil {
 		return Budget{}, fmt.Errorf("read the ledger of %s: %w", one.Name, err)
@@ -186,12 +202,12 @@ func (b *Budget) readHours(ctx context.Context, from driver.Store, status budget
 	}
 	for _, row := range history.Rows {
 		if !row.Pseudo() {
-			b.Rows = append(b.Rows, Row{row.Operation, row.Job, row.Units, row.Calls, min(at, row.Hour+driver.HistoryHour), false})
+			b.Rows = append(b.Rows, Row{row.Operation, row.Job, row.Units, row.Calls, min(at, row.Hour+driver.HistoryHour), false, false})
 		}
 	}
 	trial := newLedger(b.Limits, at)
 	for i := range b.Rows {
-		trial.row(&b.Rows[i])
+		trial.row(&b.Rows[i], b.Rows[i].Score)
 	}
 	for i, c := range trial.counters {
 		rest := Row{Operation: limit.DriftOperation(c.limit.Name), Units: status.Limits[i].Used - c.used, Score: at}
@@ -204,45 +220,6 @@ func (b *Budget) readHours(ctx context.Context, from driver.Store, status budget
 	}
 	b.Rough = true
 	return true, nil
-}
-
-// rows collects a ledger's rows.
-type rows struct {
-	list  []Row
-	names map[string]string // each text once: there may be a million rows
-}
-
-// Row is what a ledger's entry counts.
-type Row struct {
-	Operation, Job string
-	Units, Calls   int64
-	Score          int64 // when it finished, µs; of an open reservation, the end of its lease
-	Open           bool
-}
-
-// Head implements driver.LedgerWriter. If entries moved meanwhile, one may be missing or
-// come twice; a plan is of the next hours, and no decision.
-func (r *rows) Head(driver.LedgerHead) error { return nil }
-
-// Row implements driver.LedgerWriter.
-func (r *rows) Row(row driver.Row) error {
-	if row.State == driver.RowReleased {
-		return nil
-	}
-	job := row.Labels.Job
-	if row.Pseudo() {
-		job = ""
-	}
-	r.list = append(r.list, Row{r.name(row.Operation), r.name(job), row.Units, row.Calls, row.Score, row.State == driver.RowOpen})
-	return nil
-}
-
-func (r *rows) name(text string) string {
-	same, known := r.names[text]
-	if !known {
-		r.names[text], same = text, text
-	}
-	return same
 }
 
 // unknown reports whether nothing is known of what a job's runs need.

@@ -136,10 +136,43 @@ func differences(lived, planned []Pass) []string {
 	}
 	slices.Sort(list)
 	if a, b := firstCut(lived), firstCut(planned); a.Sub(b).Abs() >= time.Second {
-		list = append(list, fmt.Sprintf("the first cut came at %s, and was planned for %s", a.UTC().Format(time.RFC3339Nano), b.UTC().Format(time.RFC3339Nano)))
+		list = append(list, fmt.Sprintf(firstCutDiffers+" at %s, and was planned for %s", a.UTC().Format(time.RFC3339Nano), b.UTC().Format(time.RFC3339Nano)))
 	}
 	return list
 }
+
+// differencesFrom is differences for a plan that was made in the midst of the day: what had ended by then is left out, and
+// so is when the first of what was under way is cut.
+func differencesFrom(at time.Time, lived, planned []Pass) []string {
+	goesOn := func(p Pass) bool {
+		return p.Tick.After(at) || p.Ended.After(at) || p.Outcome == Deferred || p.Outcome == Unfinished
+	}
+	var l, later, laterPlanned []Pass
+	for _, one := range lived {
+		if !goesOn(one) {
+			continue
+		}
+		l = append(l, one)
+		if one.Tick.After(at) {
+			later = append(later, one)
+		}
+	}
+	for _, one := range planned {
+		if one.Tick.After(at) {
+			laterPlanned = append(laterPlanned, one)
+		}
+	}
+	list := differences(l, planned)
+	list = slices.DeleteFunc(list, func(text string) bool { return strings.HasPrefix(text, firstCutDiffers) })
+	for _, text := range differences(later, laterPlanned) {
+		if strings.HasPrefix(text, firstCutDiffers) {
+			list = append(list, text)
+		}
+	}
+	return list
+}
+
+const firstCutDiffers = "the first cut came"
 
 // agreement sums up, over many days, how far the planned cuts are those that were lived.
 type agreement struct{ both, lived, planned int }
