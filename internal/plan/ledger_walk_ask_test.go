@@ -3,6 +3,7 @@ package plan
 import (
 	"context"
 	"errors"
+
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"

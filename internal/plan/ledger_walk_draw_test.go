@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/must"
 	"time"

@@ -37,8 +37,8 @@ type Budget struct {
 	// Price is what a call of an operation costs, in units.
 	Price func(operation string) int64
 	Rows  []Row // that count in a limit
-	// Levels is what a bucket has used, by the limit's name.
-	Levels map[string]int64
+	// Levels are those of buckets, by the limit's name.
+	Levels map[string]limit.Level
 	Locks  []driver.LockView
 	Holds  []driver.Hold
 	// Observe: a lock of the budget refuses nothing.
@@ -62,9 +62,9 @@ type Job struct {
 	// Progress are the records so far of the passes under way, in the order of Active; nil:
 	// nothing is known of one.
 	Progress []*jobs.Record
-	// Spent is what the passes under way have spent by then, in the order of Active; nil: only
-	// Progress says it.
-	Spent []Spent
+	// Spent is what the runs of the passes under way have spent by then, by region, in the order
+	// of Active; nil: only Progress says it.
+	Spent []map[string]RunSpent
 }
 
 // Plan is the answer to a question.
@@ -185,8 +185,8 @@ func (b *Budget) ledger(now int64, calls map[string]int64) *ledger {
 	for i := range b.Rows {
 		row := &b.Rows[i]
 		finish := row.Score
-		if row.Open && row.Working {
-			finish = min(finish, now+calls[row.Job])
+		if row.Began > 0 {
+			finish = min(finish, max(now, row.Began+calls[row.Job]))
 		}
 		l.row(row, finish)
 	}
@@ -196,7 +196,10 @@ func (b *Budget) ledger(now int64, calls map[string]int64) *ledger {
 	}
 	for _, c := range l.counters {
 		if c.limit.Window.Kind == limit.Bucket {
-			c.level = limit.Level{Used: b.Levels[c.limit.Name], At: now}
+			c.level = b.Levels[c.limit.Name]
+			if _, period := c.limit.Window.Refill.Rate(); c.level.Part >= period { // the refill is another one
+				c.level.Part = 0
+			}
 			c.used = c.level.Used
 		}
 		c.sorted()

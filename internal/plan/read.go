@@ -109,7 +109,7 @@ func took(pass *jobs.Record) (call, begins time.Duration) {
 
 // newBudget is a budget of which nothing was charged.
 func newBudget(name string, spec budget.Spec) Budget {
-	one := Budget{Name: name, Levels: map[string]int64{}, Observe: spec.Observe, Price: func(operation string) int64 {
+	one := Budget{Name: name, Levels: map[string]limit.Level{}, Observe: spec.Observe, Price: func(operation string) int64 {
 		if cost, known := spec.Costs[operation]; known {
 			return cost.Units
 		}
@@ -141,7 +141,7 @@ func readBudget(ctx context.Context, from driver.Store, b *budget.Budget, now ti
 	for _, l := range status.Limits {
 		one.Limits = append(one.Limits, l.Limit)
 		if l.Window.Kind == limit.Bucket {
-			one.Levels[l.Name] = l.Used
+			one.Levels[l.Name] = l.Window.Refill.LevelFrom(l.Used, status.At.UnixMicro(), l.NextReturn.UnixMicro())
 			continue
 		}
 		counting = append(counting, l.Limit)
@@ -202,7 +202,7 @@ func (b *Budget) readHours(ctx context.Context, from driver.Store, status budget
 	}
 	for _, row := range history.Rows {
 		if !row.Pseudo() {
-			b.Rows = append(b.Rows, Row{row.Operation, row.Job, row.Units, row.Calls, min(at, row.Hour+driver.HistoryHour), false, false})
+			b.Rows = append(b.Rows, Row{row.Operation, row.Job, row.Units, row.Calls, min(at, row.Hour+driver.HistoryHour), false, 0})
 		}
 	}
 	trial := newLedger(b.Limits, at)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/jobs"
 )
 
 // store is what the daemon and the planner share.
@@ -142,29 +143,25 @@ func differences(lived, planned []Pass) []string {
 }
 
 // differencesFrom is differences for a plan that was made in the midst of the day: what had ended by then is left out, and
-// so is when the first of what was under way is cut.
-func differencesFrom(at time.Time, lived, planned []Pass) []string {
-	goesOn := func(p Pass) bool {
-		return p.Tick.After(at) || p.Ended.After(at) || p.Outcome == Deferred || p.Outcome == Unfinished
-	}
-	var l, later, laterPlanned []Pass
+// so is when the first of what was under way is cut. Of a deferred pass that was dropped nothing says when.
+func differencesFrom(at time.Time, lived, planned []Pass) (list []string) {
+	dropped := map[tick]bool{}
 	for _, one := range lived {
-		if !goesOn(one) {
-			continue
-		}
-		l = append(l, one)
-		if one.Tick.After(at) {
-			later = append(later, one)
+		dropped[tick{one.Job, one.Tick.UnixMicro()}] = one.Reason == jobs.ReasonNextTick && !one.Tick.After(at)
+	}
+	goesOn := func(p Pass) bool {
+		return !dropped[tick{p.Job, p.Tick.UnixMicro()}] && (p.Tick.After(at) || p.Ended.After(at) || p.Outcome == Deferred || p.Outcome == Unfinished)
+	}
+	over := func(p Pass) bool { return !goesOn(p) }
+	wasDropped := func(p Pass) bool { return dropped[tick{p.Job, p.Tick.UnixMicro()}] }
+	before := func(p Pass) bool { return !p.Tick.After(at) }
+	lived, planned = slices.DeleteFunc(slices.Clone(lived), over), slices.DeleteFunc(slices.Clone(planned), wasDropped)
+	for _, text := range differences(lived, planned) {
+		if !strings.HasPrefix(text, firstCutDiffers) {
+			list = append(list, text)
 		}
 	}
-	for _, one := range planned {
-		if one.Tick.After(at) {
-			laterPlanned = append(laterPlanned, one)
-		}
-	}
-	list := differences(l, planned)
-	list = slices.DeleteFunc(list, func(text string) bool { return strings.HasPrefix(text, firstCutDiffers) })
-	for _, text := range differences(later, laterPlanned) {
+	for _, text := range differences(slices.DeleteFunc(lived, before), slices.DeleteFunc(planned, before)) {
 		if strings.HasPrefix(text, firstCutDiffers) {
 			list = append(list, text)
 		}

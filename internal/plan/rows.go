@@ -15,13 +15,17 @@ type Row struct {
 	Units, Calls   int64
 	Score          int64 // when it finished, µs; of an open reservation, the end of its lease
 	Open           bool
-	// Working: it was made by a pass under way. If it is open, it finishes once the call is
-	// answered.
-	Working bool
+	// Began is when an open reservation of a pass under way was made, µs: it finishes once its
+	// call is answered. 0: it is none.
+	Began int64
 }
 
-// Spent is what the runs of a pass have spent, by region.
-type Spent map[string][]needs.Amount
+// RunSpent is what a run under way has spent.
+type RunSpent struct {
+	Amounts []needs.Amount
+	// Began is when the call was made that is not yet answered, µs; 0: there is none.
+	Began int64
+}
 
 // rows collects a ledger's rows, and what the passes under way have spent.
 type rows struct {
@@ -36,7 +40,7 @@ type working struct {
 	of    *Job
 	tick  string // as in the labels of its runs
 	since int64
-	spent Spent
+	spent map[string]RunSpent
 }
 
 // passesOf are the passes under way of the jobs of a budget, in the order of [Job.Spent].
@@ -47,7 +51,7 @@ func passesOf(list []Job, budget string) (all []*working) {
 			continue
 		}
 		for _, active := range one.Active {
-			all = append(all, &working{one, "/" + active.Tick.UTC().Format(jobs.TickFormat), active.Since.UnixMicro(), Spent{}})
+			all = append(all, &working{one, "/" + active.Tick.UTC().Format(jobs.TickFormat), active.Since.UnixMicro(), map[string]RunSpent{}})
 		}
 	}
 	return all
@@ -74,9 +78,9 @@ func (r *rows) Row(row driver.Row) error {
 	if row.Pseudo() {
 		job = ""
 	}
-	one := Row{r.name(row.Operation), r.name(job), row.Units, row.Calls, row.Score, row.State == driver.RowOpen, false}
-	if row.Start >= r.since {
-		one.Working = r.note(&row)
+	one := Row{r.name(row.Operation), r.name(job), row.Units, row.Calls, row.Score, row.State == driver.RowOpen, 0}
+	if row.Start >= r.since && r.note(&row) && one.Open {
+		one.Began = row.Start
 	}
 	r.list = append(r.list, one)
 	return nil
@@ -86,8 +90,12 @@ func (r *rows) Row(row driver.Row) error {
 func (r *rows) note(row *driver.Row) bool {
 	for _, w := range r.working {
 		if row.Labels.Job == w.of.Name && row.Start >= w.since && strings.Contains(row.Labels.Run, w.tick) {
-			region := row.Labels.Region
-			w.spent[region] = needs.Together(append(w.spent[region], needs.Amount{Operation: row.Operation, Units: row.Units, Calls: row.Calls}))
+			run := w.spent[row.Labels.Region]
+			run.Amounts = needs.Together(append(run.Amounts, needs.Amount{Operation: row.Operation, Units: row.Units, Calls: row.Calls}))
+			if row.State == driver.RowOpen {
+				run.Began = row.Start
+			}
+			w.spent[row.Labels.Region] = run
 			return true
 		}
 	}

@@ -20,7 +20,7 @@ func (s *simulation) resumeWork(j *job, as *Job) {
 		if i < len(as.Progress) {
 			soFar = as.Progress[i]
 		}
-		var spent Spent
+		var spent map[string]RunSpent
 		if i < len(as.Spent) {
 			spent = as.Spent[i]
 		}
@@ -56,7 +56,7 @@ func (s *simulation) resumeWork(j *job, as *Job) {
 
 // goOnWith goes on with a pass that was under way when the plan began: what has ended is over,
 // what is under way has its needs less what it took, and the others start as they come.
-func (s *simulation) goOnWith(j *job, active jobs.ActivePass, soFar *jobs.Record, spent Spent) {
+func (s *simulation) goOnWith(j *job, active jobs.ActivePass, soFar *jobs.Record, spent map[string]RunSpent) {
 	p := s.newPass(j, active.Tick.UnixMicro(), active.Kind, nil)
 	j.active++
 	p.began = active.Since.UnixMicro()
@@ -88,7 +88,7 @@ func (s *simulation) goOnWith(j *job, active jobs.ActivePass, soFar *jobs.Record
 
 // goOnRunning goes on with a run of such a pass. The ledger knows what it spent to the instant,
 // the record only to the last heartbeat.
-func (s *simulation) goOnRunning(p *pass, r *run, done *jobs.Run, spent Spent) {
+func (s *simulation) goOnRunning(p *pass, r *run, done *jobs.Run, spent map[string]RunSpent) {
 	j := p.job
 	if done.Outcome != "" {
 		r.over, r.started = true, done.Started.UnixMicro()
@@ -97,10 +97,11 @@ func (s *simulation) goOnRunning(p *pass, r *run, done *jobs.Run, spent Spent) {
 		p.place = r.place + 1
 		return
 	}
-	took := spent[r.region]
+	run := spent[r.region]
 	if spent == nil {
-		took = done.Spent
+		run.Amounts = done.Spent
 	}
+	took := run.Amounts
 	r.hold = j.ledger.heldFor(j.Name, r.region, p.began)
 	if done.Started.IsZero() && len(took) == 0 && r.hold == nil {
 		return
@@ -118,8 +119,8 @@ func (s *simulation) goOnRunning(p *pass, r *run, done *jobs.Run, spent Spent) {
 	j.ledger.running++
 	p.place = r.place + 1
 	at := s.now
-	if len(took) > 0 {
-		at += j.call // until its last call is answered
+	if run.Began > 0 {
+		at = run.Began + j.call + j.notes
 	}
 	s.add(at, j.order(r.place+1), func() { s.call(p, r) })
 }
