@@ -218,6 +218,9 @@ func (one *Job) inFakeTime(place int64, l *ledger, prices func(string) int64) *j
 		Job: one.Job, prices: prices, place: place, ledger: l, needs: one.Needs, call: one.Call.Microseconds(), begins: one.Begins.Microseconds(), notes: one.Notes.Microseconds(),
 		paused: one.Pause != nil, first: append([]string(nil), one.First...), nextRegion: one.NextRegion, rest: map[string]needsLeft{}, complete: map[string]int{}, nth: map[string]int64{},
 	}
+	for _, r := range one.Needs.Regions {
+		j.complete[r.Region] = r.Complete
+	}
 	for _, c := range l.counters {
 		if share := c.limit.ShareOf(j.Name); share >= 0 {
 			j.guarantee = max(j.guarantee, c.limit.Guarantees()[share])

@@ -46,6 +46,7 @@ func (s *simulation) resumeWork(j *job, as *Job) {
 	for _, left := range as.Deferred {
 		s.add(s.now, j.order(0), func() {
 			before := s.newPass(j, left.Tick.UnixMicro(), jobs.Scheduled, left.Regions)
+			before.whole = true // unless it was asked for some of them alone, which nothing says
 			before.part, before.returns = left.Part-1, left.At.UnixMicro()
 			d := &deferred{pass: before, regions: left.Regions, at: left.At.UnixMicro(), since: s.now}
 			before.result.At, before.result.Outcome = instant(s.now), Deferred
