@@ -164,7 +164,7 @@ func readBudget(ctx context.Context, from driver.Store, b *budget.Budget, now ti
 	}
 	at := status.At.UnixMicro()
 	if as.Rough {
-		large, err := one.readHours(ctx, from, status, now)
+		large, err := one.readHours(ctx, from, status, now, counting, mostExact)
 		if large || err != nil {
 			return one, err
 		}
@@ -178,15 +178,16 @@ func readBudget(ctx context.Context, from driver.Store, b *budget.Budget, now ti
 	return one, nil
 }
 
-// readHours reads a large ledger by the hour; large is false if it is not large, or if its
-// history does not reach back far enough. What the hours do not explain of a limit's use, such
-// as the part of an hour before a reset, is a row of its own that counts in that limit alone.
-func (b *Budget) readHours(ctx context.Context, from driver.Store, status budget.Status, now time.Time) (large bool, err error) {
+// readHours reads a large ledger by the hour, as far back as limits count; large is false if it
+// has no more calls than most, or if its history does not reach back far enough. Each hour's
+// charges are taken to have been made at its end. What the hours do not explain of a limit's
+// use is in rows that count in that limit alone: what is used beyond them, such as drift and what
+// is reserved, as if it were charged now; what they have too much, such as the part of an hour
+// before a reset, less in the oldest of them, though not in what a share has used.
+func (b *Budget) readHours(ctx context.Context, from driver.Store, status budget.Status, now time.Time, counting []limit.Limit, most int64) (large bool, err error) {
 	at, reach := status.At.UnixMicro(), int64(0)
-	for _, l := range b.Limits {
-		if l.Window.Kind != limit.Bucket {
-			reach = max(reach, at-l.Window.Cut(at))
-		}
+	for _, l := range counting {
+		reach = max(reach, at-l.Window.Cut(at))
 	}
 	since := driver.HourOf(max(0, at-reach))
 	history, err := from.History(ctx, driver.HistoryQuery{Budget: b.Name, Now: now.UnixMicro(), Since: since, Hours: true, Operations: true, Jobs: true})
@@ -197,7 +198,7 @@ func (b *Budget) readHours(ctx context.Context, from driver.Store, status budget
 	for _, row := range history.Rows {
 		calls += row.Calls
 	}
-	if history.Since > since || calls <= mostExact {
+	if history.Since > since || calls <= most {
 		return false, nil
 	}
 	for _, row := range history.Rows {
@@ -210,16 +211,35 @@ func (b *Budget) readHours(ctx context.Context, from driver.Store, status budget
 		trial.row(&b.Rows[i], b.Rows[i].Score)
 	}
 	for i, c := range trial.counters {
-		rest := Row{Operation: limit.DriftOperation(c.limit.Name), Units: status.Limits[i].Used - c.used, Score: at}
-		if rest.Calls = 0; c.limit.Counts == limit.CountCalls {
-			rest.Units, rest.Calls = 0, rest.Units
-		}
-		if c.limit.CanDivide() && (rest.Units != 0 || rest.Calls != 0) {
-			b.Rows = append(b.Rows, rest)
+		if c.sorted(); c.limit.CanDivide() {
+			seen := &status.Limits[i]
+			b.Rows = append(b.Rows, c.corrected(seen.Used, seen.Drift+seen.Recovered, at)...)
 		}
 	}
 	b.Rough = true
 	return true, nil
+}
+
+// corrected are rows that make a limit's use what it is; beyond is what of it is in no hour.
+func (c *counter) corrected(used, beyond, at int64) (list []Row) {
+	add := func(amount, score int64) {
+		row := Row{Operation: limit.DriftOperation(c.limit.Name), Units: amount, Score: score}
+		if c.limit.Counts == limit.CountCalls {
+			row.Units, row.Calls = 0, amount
+		}
+		if amount != 0 {
+			list = append(list, row)
+		}
+	}
+	used -= beyond
+	add(beyond, at)
+	for i := 0; used < c.used && i < len(c.queue); i++ {
+		less := min(c.used-used, max(0, c.queue[i].amount))
+		add(-less, c.queue[i].score)
+		used += less
+	}
+	add(used-c.used, at)
+	return list
 }
 
 // unknown reports whether nothing is known of what a job's runs need.
