@@ -251,5 +251,12 @@ func TestRoom(t *testing.T) {
 		must.Is(t, open(t, narrow).Room(ctx, budget.Needs{"videos.list": 1}, budget.Call{}), budget.ErrUnknownOperation, "an operation that no limit covers")
 		must.Is(t, b.Room(ctx, budget.Needs{"nothing": 1}, budget.Call{}), budget.ErrUnknownOperation, "an unpriced operation")
 		must.Equal(t, must.Get(b.Status(ctx))(t).Limits[0].Used, 100, "looking charged something")
+
+		except := videoSpec(150)
+		except.Limits = append(except.Limits, limit.Limit{Name: "others", Limit: 10, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour), Operations: []string{"!videos.list"}})
+		b = open(t, except)
+		must.Get(b.Lock(ctx, budget.LockOrder{Limit: "others", Until: budget.Until{After: time.Minute}, Why: "x"}))(t)
+		must.Do(t, b.Room(ctx, budget.Needs{"": 2}, budget.Call{}))
+		must.Is(t, b.Room(ctx, budget.Needs{"search.list": 2}, budget.Call{}), budget.ErrLocked, "an operation of the limit that is locked")
 	})
 }

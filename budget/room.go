@@ -148,7 +148,7 @@ func (b *Budget) lockedOut(status Status, needs Needs) *RefusedError {
 	for _, lock := range status.Locks {
 		l, known := b.limitNamed(lock.Limit)
 		for name := range needs {
-			bears := known && !l.Observe && (l.Covers(name) || name == "" && l.CoversAll() && l.Counts != limit.CountCalls)
+			bears := known && !l.Observe && (name != "" && l.Covers(name) || name == "" && l.CoversAll() && l.Counts != limit.CountCalls)
 			if lock.Limit == "" {
 				bears = !b.spec.Observe
 			}

@@ -27,6 +27,9 @@ type Needs struct {
 type RegionNeeds struct {
 	Region string // empty if the job names no regions
 	needs.Estimate
+	// Complete is how many complete runs its records have, also if these are too few to learn from: at most needs.MostRuns,
+	// and 0 if the job's needs are configured.
+	Complete int
 }
 
 // Run is what a run of a region takes; unknown if the job has no such region.
@@ -129,7 +132,7 @@ func (j *Job) readNeedsBy(ctx context.Context, in State, learn func([]needs.Samp
 		case e.Source == needs.Unknown && j.bound != nil:
 			e = needs.Estimate{Source: needs.Bound, Amounts: slices.Clone(j.bound)}
 		}
-		n.Regions = append(n.Regions, RegionNeeds{region, e})
+		n.Regions = append(n.Regions, RegionNeeds{region, e, needs.Complete(samples[region])})
 	}
 	return n, nil
 }

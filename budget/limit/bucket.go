@@ -110,6 +110,18 @@ func (r Refill) Reaches(l Level, used int64) int64 {
 	return l.At + int64(wait)
 }
 
+// LevelFrom is the level at an instant (µs) at which so much counts as used, and at which one
+// less does first at a later one, if nothing else happens: never less than it is, by less than
+// drains in a microsecond.
+func (r Refill) LevelFrom(used, at, falls int64) Level {
+	l := Level{Used: used, At: at}
+	hi, drained := bits.Mul64(uint64(r.amount), uint64(max(0, falls-at)))
+	if used > 0 && falls > at && hi == 0 && drained < uint64(r.period) {
+		l.Part = r.period - int64(drained) //nolint:gosec // below the period
+	}
+	return l
+}
+
 // Meter is the shape of a bucket: limits with the same Meter share one meter. It consists
 // of the refill, what is counted, and a digest of the operations, and contains no spaces,
 // commas, semicolons or '|'.

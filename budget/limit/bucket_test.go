@@ -72,6 +72,22 @@ func TestRefillIsExact(t *testing.T) {
 	})
 }
 
+// What a status shows of a bucket tells its level to the microsecond.
+func TestLevelFrom(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		period := rapid.Int64Range(1, 1e9).Draw(t, "period")
+		r, err := NewRefill(rapid.Int64Range(1, 1000).Draw(t, "amount"), time.Duration(period)*time.Microsecond)
+		if err != nil {
+			return
+		}
+		l := Level{Used: rapid.Int64Range(1, 1000).Draw(t, "used"), Part: rapid.Int64Range(0, r.period-1).Draw(t, "part"), At: 1_700_000_000_000_000}
+		got := r.LevelFrom(l.Used, l.At, r.Reaches(l, l.Used-1))
+		if more := new(big.Rat).Sub(exactLevel(r, got), exactLevel(r, l)); more.Sign() < 0 || more.Cmp(big.NewRat(r.amount, r.period)) >= 0 || got.Part < 0 || got.Part >= r.period {
+			t.Fatalf("%s: %+v, want %+v", r, got, l)
+		}
+	})
+}
+
 func TestRefillRefuses(t *testing.T) {
 	for _, c := range []struct {
 		amount int64

@@ -10,12 +10,16 @@ import (
 // counter counts one limit in fake time: what has been charged is in a queue by its finish,
 // beside the running sums of what of it still counts, so that a decision costs what expired.
 type counter struct {
-	limit  limit.Limit
-	queue  []counted // from head on, by their finish
-	head   int
-	used   int64
-	shares []int64 // of used, what each share has charged
-	level  limit.Level
+	usage // what counts now
+	limit limit.Limit
+	place int       // among the budget's limits
+	queue []counted // from head on, by their finish
+	head  int
+	level limit.Level // of a bucket
+
+	guarantees []int64 // of the shares
+	lapses     bool    // some of them lapse before a reset
+	byPlan     bool    // some of them lapse by plan
 
 	cut   int64 // what finished up to here no longer counts
 	until int64 // calendars: the end of the span in which the cut stays the same
@@ -23,6 +27,19 @@ type counter struct {
 	least   int64 // the least that was left, by what was charged, held and guaranteed
 	leastAt int64
 	resets  []Reset
+}
+
+// usage is an amount that a limit counts, and of it what is of each share's jobs.
+type usage struct {
+	used   int64
+	shares []int64 // nil: nothing, or there are no shares
+}
+
+func (u *usage) add(amount int64, share int) {
+	u.used += amount
+	if share >= 0 {
+		u.shares[share] += amount
+	}
 }
 
 // counted is what a call counts in one limit.
@@ -33,9 +50,12 @@ type counted struct {
 	share  int32 // −1: none
 }
 
-func newCounter(l limit.Limit, now int64) *counter {
+func newCounter(l limit.Limit, place int, now int64) *counter {
 	l.Shares = slices.Clone(l.Shares) // records are added to them
-	c := &counter{limit: l, shares: make([]int64, len(l.Shares)), level: limit.Level{At: now}, least: l.Limit, leastAt: now}
+	c := &counter{
+		limit: l, place: place, usage: usage{shares: make([]int64, len(l.Shares))}, level: limit.Level{At: now},
+		guarantees: l.Guarantees(), lapses: len(l.Lapses()) > 0, byPlan: l.ByPlan(), least: l.Limit, leastAt: now,
+	}
 	c.span(now)
 	return c
 }
@@ -56,6 +76,7 @@ func (c *counter) advance(now int64) {
 	switch c.limit.Window.Kind {
 	case limit.Bucket:
 		c.level = c.limit.Window.Refill.Drain(c.level, now)
+		c.used = c.level.Used
 		return
 	case limit.CalendarKind:
 		if now < c.until {
@@ -67,11 +88,7 @@ func (c *counter) advance(now int64) {
 		c.cut = c.limit.Window.Cut(now)
 	}
 	for ; c.head < len(c.queue) && c.queue[c.head].score <= c.cut; c.head++ {
-		one := &c.queue[c.head]
-		c.used -= one.amount
-		if one.share >= 0 {
-			c.shares[one.share] -= one.amount
-		}
+		c.add(-c.queue[c.head].amount, int(c.queue[c.head].share))
 	}
 	if c.head > 1024 && c.head > len(c.queue)/2 {
 		c.queue, c.head = append(c.queue[:0], c.queue[c.head:]...), 0
@@ -84,10 +101,7 @@ func (c *counter) load(one counted) {
 		return
 	}
 	c.queue = append(c.queue, one)
-	c.used += one.amount
-	if one.share >= 0 {
-		c.shares[one.share] += one.amount
-	}
+	c.add(one.amount, int(one.share))
 }
 
 func (c *counter) sorted() {
@@ -99,6 +113,7 @@ func (c *counter) sorted() {
 func (c *counter) charge(one counted) {
 	if c.limit.Window.Kind == limit.Bucket {
 		c.level = c.limit.Window.Refill.Add(c.level, one.amount, 0)
+		c.used = c.level.Used
 		return
 	}
 	at := len(c.queue) // calls finish almost in the order in which they are charged
@@ -106,47 +121,46 @@ func (c *counter) charge(one counted) {
 		at--
 	}
 	c.queue = slices.Insert(c.queue, at, one)
-	c.used += one.amount
-	if one.share >= 0 {
-		c.shares[one.share] += one.amount
-	}
-}
-
-// usedNow is what counts now: a bucket's level is rounded up.
-func (c *counter) usedNow() int64 {
-	if c.limit.Window.Kind == limit.Bucket {
-		return c.level.Used
-	}
-	return c.used
+	c.add(one.amount, int(one.share))
 }
 
 // note remembers the least that was left.
 func (c *counter) note(now, held int64) {
-	if left := c.limit.Limit - c.usedNow() - held; left < c.least {
+	if left := c.limit.Limit - c.used - held; left < c.least {
 		c.least, c.leastAt = max(left, 0), now
 	}
 }
 
-// usedAt is what counts at a later instant if nothing else happens, and of that what each
-// share has charged. Open reservations are taken to run to the ends of their leases.
-func (c *counter) usedAt(at, now int64) (used int64, shares []int64) {
-	cut := c.limit.Window.Cut(at)
-	shares = make([]int64, len(c.shares))
+// after is what is left of what counts now when all has gone that finished up to a cut. Open
+// reservations are taken to run to the ends of their leases.
+func (c *counter) after(cut, now int64) (left usage) {
+	left.shares = make([]int64, len(c.shares))
 	for i := len(c.queue) - 1; i >= c.head; i-- {
 		one := &c.queue[i]
-		ends := one.ends(now)
-		if ends <= cut {
-			if one.score <= now {
-				break // all before have finished earlier
-			}
-			continue
-		}
-		used += one.amount
-		if one.share >= 0 {
-			shares[one.share] += one.amount
+		if one.ends(now) > cut {
+			left.add(one.amount, int(one.share))
+		} else if one.score <= now {
+			break // all before have finished earlier
 		}
 	}
-	return used, shares
+	return left
+}
+
+// nextCut is up to which finish charges no longer count in the period of a calendar that comes
+// after the one of an instant, now or later.
+func (c *counter) nextCut(at int64) int64 {
+	if at < c.until {
+		return c.until - 2*c.limit.Window.Guard - 1
+	}
+	return c.limit.Window.AfterReset().Cut(at)
+}
+
+// inForce is what each share is guaranteed at an instant.
+func (c *counter) inForce(at int64) []int64 {
+	if !c.lapses && !c.byPlan {
+		return c.guarantees
+	}
+	return c.limit.InForce(at)
 }
 
 // ends is the finish that others see: while a call is under way, its lease's end.
@@ -157,12 +171,25 @@ func (o *counted) ends(now int64) int64 {
 	return o.score
 }
 
+// ending is when the first call under way finishes; limit.Never: none is under way.
+func (c *counter) ending(now int64) int64 {
+	at, _ := slices.BinarySearchFunc(c.queue[c.head:], now+1, func(one counted, at int64) int { return cmp.Compare(one.score, at) })
+	if at += c.head; at < len(c.queue) {
+		return c.queue[at].score
+	}
+	return limit.Never
+}
+
 // kept is what is guaranteed to other shares than own and not spent or held.
-func kept(guarantees, used, held []int64, own int) (sum int64) {
+func kept(guarantees []int64, counts, held usage, own int) (sum int64) {
 	for i, g := range guarantees {
-		if i != own {
-			sum += max(0, g-used[i]-held[i])
+		if i == own {
+			continue
 		}
+		if held.shares != nil {
+			g -= held.shares[i]
+		}
+		sum += max(0, g-counts.shares[i])
 	}
 	return sum
 }

@@ -234,7 +234,7 @@ func (s *simulation) fitsDeferred(d *deferred) *refused {
 // goOn begins the next part of a deferred pass.
 func (s *simulation) goOn(d *deferred) {
 	before := d.pass
-	p := &pass{job: before.job, result: before.result, tick: before.tick, part: before.part + 1, pauses: d.pauses, before: before.started(), leftCut: before.leftCut}
+	p := &pass{job: before.job, result: before.result, tick: before.tick, whole: before.whole, part: before.part + 1, pauses: d.pauses, before: before.started(), leftCut: before.leftCut}
 	p.regions(d.regions)
 	p.result.Parts = p.part
 	s.begin(p)

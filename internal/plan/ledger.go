@@ -33,16 +33,10 @@ type claim struct {
 	share   int
 }
 
-// hold is what a pass, or a run, keeps for itself.
-type hold struct {
-	driver.Hold
-	job string
-}
-
 func newLedger(limits []limit.Limit, now int64) *ledger {
 	l := &ledger{now: now, claims: map[caller][]claim{}}
-	for _, one := range limits {
-		l.counters = append(l.counters, newCounter(one, now))
+	for place, one := range limits {
+		l.counters = append(l.counters, newCounter(one, place, now))
 	}
 	return l
 }
@@ -65,8 +59,8 @@ func (l *ledger) of(operation, job string) []claim {
 	return list
 }
 
-// row counts an entry of the store's ledger.
-func (l *ledger) row(row *Row) {
+// row counts an entry of the store's ledger, which finishes at an instant.
+func (l *ledger) row(row *Row, finish int64) {
 	for _, one := range l.of(row.Operation, row.Job) {
 		kind := one.counter.limit.Window.Kind
 		if kind == limit.Bucket || kind == limit.Concurrent && !row.Open {
@@ -76,7 +70,7 @@ func (l *ledger) row(row *Row) {
 		if one.counter.limit.Counts == limit.CountCalls {
 			amount = row.Calls
 		}
-		one.counter.load(counted{score: row.Score, lease: row.Score, amount: amount, share: int32(one.share)}) //nolint:gosec // at most limit.MaxShares
+		one.counter.load(counted{score: finish, lease: row.Score, amount: amount, share: int32(one.share)}) //nolint:gosec // at most limit.MaxShares
 	}
 }
 
@@ -91,9 +85,9 @@ func (l *ledger) advance(now int64) {
 // ask is a question: do so many units and calls of operations fit now?
 type ask struct {
 	job   string
-	needs []driver.Need // of the operations; one for a call
+	needs []driver.Need // of the operations; one for a call, or for several alike
 	floor int64
-	lasts int64 // µs: how long the call may count before it finishes, for the next period
+	lasts int64 // µs: how long the call may count before it finishes; 0: it is no reservation
 	own   *hold // from which the call draws
 	span  int64 // of a hold: limits of shorter windows do not count it; 0: a call
 	// look: nothing is reserved, so that limits on open reservations do not count it.
@@ -102,22 +96,10 @@ type ask struct {
 	beside int64
 }
 
-// refused is why something does not fit.
-type refused struct {
-	limit string // empty: a lock of the budget
-	// at is the first instant at which it fits if nothing else happens; limit.Never: at none.
-	at    int64
-	short int64 // what it lacks in that limit now
-	held  bool  // passes hold something of the limit
-	lock  bool
-	// multi: a bucket has too little for several calls; next is when it has more, and last
-	// when it last has more before an instant.
-	multi bool
-	next  int64
-	last  func(before int64) int64
-	never bool // it can never fit
-	// soonest is the first instant at which it may fit if what is under way ends at once.
-	soonest int64
+// several reports whether a look is for more than one call. See [budget.Budget.Room], which
+// then sees the present only.
+func (q *ask) several() bool {
+	return q.look && (q.beside > 0 || len(q.needs) > 1 || q.needs[0].Calls != 1 || q.needs[0].Operation == "")
 }
 
 // counts reports whether a limit counts the question.
@@ -128,14 +110,15 @@ func (q *ask) counts(l *limit.Limit) bool {
 	case q.look:
 		return l.Window.Kind != limit.Concurrent && (q.beside == 0 || !driver.CountsHold(*l, q.beside))
 	}
-	return true
+	return l.Window.Kind != limit.Concurrent || q.lasts > 0
 }
 
 // taken is what the question takes of one limit.
 type taken struct {
 	claim
-	amount int64 // without what it draws
 	whole  int64
+	amount int64 // of it, what it does not draw from its hold
+	drawn  bool  // it draws all
 }
 
 // takes is what the question takes of each limit that counts it, in the limits' order.
@@ -155,85 +138,51 @@ func (l *ledger) takes(q *ask, list []taken) []taken {
 				list[at].amount, list[at].whole = list[at].amount+amount, list[at].whole+amount
 				continue
 			}
-			list = append(list, taken{one, amount, amount})
+			list = append(list, taken{claim: one, amount: amount, whole: amount})
 		}
+	}
+	if len(q.needs) > 1 {
+		slices.SortFunc(list, func(a, b taken) int { return cmp.Compare(a.counter.place, b.counter.place) })
 	}
 	if q.own != nil {
 		for i := range list {
-			if t := &list[i]; driver.CountsHold(t.counter.limit, q.own.Span) {
-				t.amount -= driver.AmountOf(t.counter.limit, []driver.Need{q.own.draw(q.needs[0])})
-			}
+			list[i].draw(q)
 		}
 	}
 	return list
 }
 
-// draw is what a call, or several alike, take from a hold.
-func (h *hold) draw(n driver.Need) driver.Need {
-	draw := driver.Need{Operation: n.Operation}
-	for _, left := range h.Left {
-		if left.Operation == n.Operation {
-			draw.Units, draw.Calls = min(n.Units, left.Units), min(n.Calls, left.Calls)
-		}
+// draw takes what the question draws off the amount, if its hold counts in the limit.
+func (t *taken) draw(q *ask) {
+	lim := t.counter.limit
+	if driver.CountsHold(lim, q.own.Span) && slices.ContainsFunc(q.own.Left, func(n driver.Need) bool { return lim.Covers(n.Operation) }) {
+		t.amount -= driver.AmountOf(lim, []driver.Need{q.own.draw(q.needs[0])})
+		t.drawn = t.amount == 0
 	}
-	return draw
 }
 
-// held is what all holds have left in a limit, and those of each share's jobs.
-func (l *ledger) held(c *counter) (sum int64, shares []int64) {
-	shares = make([]int64, len(c.shares))
-	for _, h := range l.holds {
-		amount := h.Amount(c.limit)
-		sum += amount
-		if i := c.limit.ShareOf(h.job); i >= 0 {
-			shares[i] += amount
-		}
-	}
-	return sum, shares
-}
-
-// fits reports whether the question fits one limit now, and what it lacks.
-func (l *ledger) fits(q *ask, t *taken) (short int64) {
+// lacks is what the question lacks in one limit at an instant, now or later, at which so much
+// counts and is held; 0: it fits.
+func (l *ledger) lacks(q *ask, t *taken, at int64, counts, held usage) int64 {
 	c := t.counter
-	used, lim := c.usedNow(), &c.limit
-	var held int64
-	var heldBy []int64
-	if len(l.holds) > 0 {
-		held, heldBy = l.held(c)
+	lim := &c.limit
+	if t.drawn { // what is held falls as it is charged
+		return max(0, counts.used+t.whole-lim.Bound(0, false))
 	}
-	if t.amount == 0 && q.own != nil { // it draws all: what is held falls as it is charged
-		return max(0, used+t.whole-lim.Bound(0, false))
+	short := counts.used + held.used + t.amount - lim.Bound(q.floor, false)
+	if len(lim.Shares) == 0 {
+		return max(0, short)
 	}
-	short = used + held + t.amount - lim.Bound(q.floor, false)
-	if len(lim.Shares) > 0 {
-		short = max(short, l.sharesShort(q, t, used, held, heldBy))
+	room := lim.Bound(0, false) - held.used - t.amount
+	short = max(short, counts.used+kept(c.inForce(at), counts, held, t.share)-room)
+	if lim.Window.Kind != limit.CalendarKind || at == l.now && q.several() {
+		return max(0, short)
+	}
+	if cut := c.nextCut(at); at+q.lasts > cut { // it will count in the next period too
+		later := c.after(cut, l.now)
+		short = max(short, later.used+kept(c.guarantees, later, held, t.share)-room)
 	}
 	return max(0, short)
-}
-
-// sharesShort is what the question lacks in a divided limit, beside what is guaranteed to
-// others; if it may count in the next period too, it must fit there under full guarantees.
-func (l *ledger) sharesShort(q *ask, t *taken, used, held int64, heldBy []int64) int64 {
-	c := t.counter
-	if heldBy == nil {
-		heldBy = make([]int64, len(c.shares))
-	}
-	if t.amount == 0 && t.whole > 0 {
-		return 0
-	}
-	room := c.limit.Bound(0, false) - t.amount - held
-	short := used + kept(c.limit.InForce(l.now), c.shares, heldBy, t.share) - room
-	if after := c.limit.Window.AfterReset(); c.limit.Window.Kind == limit.CalendarKind && q.lasts > 0 && l.now+q.lasts > after.Cut(l.now) {
-		later, shares := int64(0), make([]int64, len(c.shares))
-		for i, cut := len(c.queue)-1, after.Cut(l.now); i >= c.head && c.queue[i].ends(l.now) > cut; i-- {
-			later += c.queue[i].amount
-			if c.queue[i].share >= 0 {
-				shares[c.queue[i].share] += c.queue[i].amount
-			}
-		}
-		short = max(short, later+kept(c.limit.Guarantees(), shares, heldBy, t.share)-room)
-	}
-	return short
 }
 
 // decide says whether a question fits now; nil: it does. It advances the limits to the instant.
@@ -243,14 +192,15 @@ func (l *ledger) decide(q *ask, now int64, scratch *[]taken) *refused {
 	var no, bucket *refused
 	for i := range *scratch {
 		t := &(*scratch)[i]
-		if t.counter.limit.Observe {
+		if t.counter.limit.Observe || q.several() && t.whole == 0 {
 			continue
 		}
-		short := l.fits(q, t)
-		if short == 0 {
+		held := l.held(t.counter)
+		short := l.lacks(q, t, now, t.counter.usage, held)
+		if short == 0 && (!t.drawn || !t.never(q)) {
 			continue
 		}
-		switch one := l.refusal(q, t, short); {
+		switch one := l.refusal(q, t, short, held); {
 		case one.multi:
 			bucket = cmp.Or(bucket, one)
 		case no == nil || one.at > no.at:
@@ -260,49 +210,50 @@ func (l *ledger) decide(q *ask, now int64, scratch *[]taken) *refused {
 	if no == nil { // else the wait for several calls is for the limits that could hold them
 		no = bucket
 	}
-	if lock := l.locked(*scratch); lock != nil && (no == nil || lock.at > no.at) {
+	if lock := l.locked(q, *scratch); lock != nil && (no == nil || no.multi || lock.at >= no.at) {
 		no = lock
 	}
-	if no != nil && !no.lock && no.at < limit.Never {
+	if no != nil && no.at < limit.Never && !no.multi {
 		l.together(q, *scratch, no)
 	}
 	return no
 }
 
 // locked is the refusal by the lock that ends last.
-func (l *ledger) locked(list []taken) (no *refused) {
+func (l *ledger) locked(q *ask, list []taken) (no *refused) {
 	for _, lock := range l.locks {
-		applies := lock.Limit == "" || slices.ContainsFunc(list, func(t taken) bool { return t.counter.limit.Name == lock.Limit && !t.counter.limit.Observe })
-		if applies && lock.Until > l.now && (no == nil || lock.Until > no.at) {
+		if lock.Until > l.now && (no == nil || lock.Until > no.at) && l.applies(lock.Limit, q, list) {
 			no = &refused{limit: lock.Limit, at: lock.Until, lock: true, soonest: lock.Until}
 		}
 	}
 	return no
 }
 
-// take charges what fits, to finish at an instant.
+// applies reports whether a lock refuses a question: a lock of the budget, or of a limit that
+// counts the question. A look for several calls is refused by those of all its limits.
+func (l *ledger) applies(lock string, q *ask, list []taken) bool {
+	locks := func(c *counter) bool { return c.limit.Name == lock && !c.limit.Observe }
+	if lock == "" || slices.ContainsFunc(list, func(t taken) bool { return locks(t.counter) }) {
+		return true
+	}
+	return q.several() && slices.ContainsFunc(q.needs, func(n driver.Need) bool {
+		return slices.ContainsFunc(l.of(n.Operation, q.job), func(one claim) bool { return locks(one.counter) })
+	})
+}
+
+// take charges what fits, to finish at an instant; lease is the end of its lease.
 func (l *ledger) take(q *ask, list []taken, finish, lease int64) {
 	for i := range list {
 		t := &list[i]
-		score := finish
 		if t.counter.limit.Window.Kind == limit.Concurrent && finish <= l.now {
 			continue
 		}
-		t.counter.charge(counted{score: score, lease: lease, amount: t.whole, share: int32(t.share)}) //nolint:gosec // at most limit.MaxShares
+		t.counter.charge(counted{score: finish, lease: lease, amount: t.whole, share: int32(t.share)}) //nolint:gosec // at most limit.MaxShares
 	}
 	if q.own != nil {
-		draw := q.own.draw(q.needs[0])
-		for i := range q.own.Left {
-			if left := &q.own.Left[i]; left.Operation == draw.Operation {
-				left.Units, left.Calls = left.Units-draw.Units, left.Calls-draw.Calls
-			}
-		}
+		q.own.take(q.own.draw(q.needs[0]))
 	}
 	for i := range list {
-		held := int64(0)
-		if len(l.holds) > 0 {
-			held, _ = l.held(list[i].counter)
-		}
-		list[i].counter.note(l.now, held)
+		list[i].counter.note(l.now, l.held(list[i].counter).used)
 	}
 }

@@ -25,11 +25,11 @@ func (q *Question) Other(ctx context.Context, from Store, budgets []*budget.Budg
 			before = q.Budgets[at]
 		} else {
 			var err error
-			if before, err = readBudget(ctx, from, b, q.From, Reading{}); err != nil {
+			if before, err = readBudget(ctx, from, b, q.From, Reading{}, nil); err != nil {
 				return nil, err
 			}
 		}
-		one.Rows, one.Levels, one.Locks, one.Rough = before.Rows, before.Levels, before.Locks, before.Rough
+		one.Rows, one.Levels, one.Locks, one.Holds, one.Rough = before.Rows, before.Levels, before.Locks, before.Holds, before.Rough
 		for i, l := range one.Limits {
 			if at := slices.IndexFunc(before.Limits, func(p limit.Limit) bool { return p.Name == l.Name && p.Auto == l.Auto && p.Quota == l.Quota }); at >= 0 && l.Auto > 0 {
 				one.Limits[i] = l.WithHeadroom(before.Limits[at].Headroom)

@@ -79,11 +79,10 @@ func (s *simulation) noteRefusal(p *pass, no *refused) {
 	}
 	for _, c := range p.job.ledger.counters {
 		if c.limit.Name == no.limit && !no.lock {
-			held, heldBy := p.job.ledger.held(c)
-			own := c.limit.ShareOf(p.job.Name)
-			left := c.limit.Bound(p.job.Floor, false) - c.usedNow() - held
-			if len(c.shares) > 0 {
-				left = min(left, c.limit.Bound(0, false)-c.usedNow()-held-kept(c.limit.InForce(s.now), c.shares, heldBy, own))
+			held := p.job.ledger.held(c)
+			left := c.limit.Bound(p.job.Floor, false) - c.used - held.used
+			if len(c.limit.Shares) > 0 {
+				left = min(left, c.limit.Bound(0, false)-c.used-held.used-kept(c.inForce(s.now), c.usage, held, c.limit.ShareOf(p.job.Name)))
 			}
 			result.Short = max(no.short, driver.AmountOf(c.limit, rest)-max(0, left))
 			return

@@ -10,6 +10,7 @@ package plan
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
@@ -39,9 +40,12 @@ type Budget struct {
 	// Price is what a call of an operation costs, in units.
 	Price func(operation string) int64
 	Rows  []Row // that count in a limit
-	// Levels is what a bucket has used, by the limit's name.
-	Levels map[string]int64
+	// Levels are those of buckets, by the limit's name.
+	Levels map[string]limit.Level
 	Locks  []driver.LockView
+	Holds  []driver.Hold
+	// Observe: a lock of the budget refuses nothing.
+	Observe bool
 	// Rough: what returns is known to the hour.
 	Rough bool
 }
@@ -61,6 +65,9 @@ type Job struct {
 	// Progress are the records so far of the passes under way, in the order of Active; nil:
 	// nothing is known of one.
 	Progress []*jobs.Record
+	// Spent is what the runs of the passes under way have spent by then, by region, in the order
+	// of Active; nil: only Progress says it.
+	Spent []map[string]RunSpent
 }
 
 // Plan is the answer to a question.
@@ -138,9 +145,13 @@ func (q *Question) Plan(ctx context.Context) (*Plan, error) {
 	s.now = q.From.UnixMicro()
 	s.from = s.now
 	prices := map[string]func(string) int64{}
+	calls := map[string]int64{}
+	for i := range q.Jobs {
+		calls[q.Jobs[i].Name] = q.Jobs[i].Call.Microseconds()
+	}
 	for i := range q.Budgets {
 		b := &q.Budgets[i]
-		s.ledgers[b.Name], prices[b.Name] = b.ledger(s.now), b.Price
+		s.ledgers[b.Name], prices[b.Name] = b.ledger(s.now, calls), b.Price
 	}
 	for i := range q.Jobs {
 		one := &q.Jobs[i]
@@ -163,6 +174,7 @@ func (q *Question) Plan(ctx context.Context) (*Plan, error) {
 		s.resumeWork(j, &q.Jobs[i])
 		s.ticks(j, q.From)
 	}
+	s.endOtherHolds()
 	if err := s.simulate(ctx); err != nil {
 		return nil, fmt.Errorf("plan: %w", err)
 	}
@@ -173,19 +185,36 @@ func (q *Question) Plan(ctx context.Context) (*Plan, error) {
 	return answer, nil
 }
 
-// ledger is the budget in fake time.
-func (b *Budget) ledger(now int64) *ledger {
+// ledger is the budget in fake time; calls is how long the calls of a job take, in µs.
+func (b *Budget) ledger(now int64, calls map[string]int64) *ledger {
 	l := newLedger(b.Limits, now)
 	for i := range b.Rows {
-		l.row(&b.Rows[i])
+		row := &b.Rows[i]
+		finish := row.Score
+		if row.Began > 0 {
+			finish = min(finish, max(now, row.Began+calls[row.Job]))
+		}
+		l.row(row, finish)
+	}
+	for _, h := range b.Holds {
+		h.Left = slices.Clone(h.Left)
+		l.holds = append(l.holds, &hold{job: h.Job, Hold: h})
 	}
 	for _, c := range l.counters {
 		if c.limit.Window.Kind == limit.Bucket {
-			c.level = limit.Level{Used: b.Levels[c.limit.Name], At: now}
+			c.level = b.Levels[c.limit.Name]
+			if _, period := c.limit.Window.Refill.Rate(); c.level.Part >= period { // the refill is another one
+				c.level.Part = 0
+			}
+			c.used = c.level.Used
 		}
 		c.sorted()
 	}
-	l.locks = b.Locks
+	for _, lock := range b.Locks {
+		if lock.Limit != "" || !b.Observe {
+			l.locks = append(l.locks, lock)
+		}
+	}
 	return l
 }
 
@@ -194,6 +223,9 @@ func (one *Job) inFakeTime(place int64, l *ledger, prices func(string) int64) *j
 	j := &job{
 		Job: one.Job, prices: prices, place: place, ledger: l, needs: one.Needs, call: one.Call.Microseconds(), begins: one.Begins.Microseconds(), notes: one.Notes.Microseconds(),
 		paused: one.Pause != nil, first: append([]string(nil), one.First...), nextRegion: one.NextRegion, rest: map[string]needsLeft{}, complete: map[string]int{},
+	}
+	for _, r := range one.Needs.Regions {
+		j.complete[r.Region] = r.Complete
 	}
 	for _, c := range l.counters {
 		if share := c.limit.ShareOf(j.Name); share >= 0 {
@@ -207,14 +239,14 @@ func (one *Job) inFakeTime(place int64, l *ledger, prices func(string) int64) *j
 func (s *simulation) watch(b *Budget) BudgetPlan {
 	l, answer := s.ledgers[b.Name], BudgetPlan{Name: b.Name}
 	for _, c := range l.counters {
-		answer.Limits = append(answer.Limits, LimitPlan{Limit: c.limit, UsedNow: c.usedNow()})
+		answer.Limits = append(answer.Limits, LimitPlan{Limit: c.limit, UsedNow: c.used})
 	}
 	every := max((s.until-s.now)/samples, 1e6)
 	var sample func()
 	sample = func() {
 		l.advance(s.now)
 		for i, c := range l.counters {
-			answer.Limits[i].Series = append(answer.Limits[i].Series, Sample{instant(s.now), c.usedNow()})
+			answer.Limits[i].Series = append(answer.Limits[i].Series, Sample{instant(s.now), c.used})
 		}
 		if s.now+every <= s.until {
 			s.add(s.now+every, samplesFirst, sample)

@@ -3,6 +3,7 @@ package plan_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/plan"
+	"github.com/quotactl/quotactl/jobs/schedule"
 )
 
 // planned is what a plan says of a day, at its start.
@@ -70,6 +72,45 @@ func TestPlanIsWhatIsLived(t *testing.T) {
 		})
 	}
 	all.isEnough(t)
+}
+
+// TestPlanFromTheMidst compares plans that are made at a random instant of a day, while passes are under way, wait or are
+// deferred, with what then happens. In a few days it differs: two calls of the plan are a part of a millisecond apart.
+func TestPlanFromTheMidst(t *testing.T) {
+	seed := effort.Seed(t, "PLAN_SEED")
+	all := effort.Number(t, "PLAN_DAYS", uint64(days()))
+	differ := uint64(0)
+	for i := range all {
+		y := drawn(t, seed+i, false)
+		at := y.midst(dice{rand.New(rand.NewPCG(seed+i, 77))})
+		var says []Pass
+		lived := liveAsked(t, y, at, func(ctx context.Context, q Question) { says = planned(t, ctx, q) })
+		list := differencesFrom(at, lived.Passes, says)
+		if len(list) == 0 {
+			continue
+		}
+		differ++
+		t.Logf("seed %d, from %s to %s: %d differences\n%s", seed+i, at.Format(time.RFC3339Nano), y.until.Format(time.RFC3339), len(list), strings.Join(list[:min(len(list), 4)], "\n"))
+		if os.Getenv("PLAN_SHOW") != "" {
+			t.Logf("%s\nlived\n%s\nplanned\n%s", y.config, shown(lived.Passes), shown(says))
+		}
+	}
+	if differ > 2+all/50 {
+		t.Errorf("%d of %d days differ", differ, all)
+	}
+}
+
+// midst is an instant of the first half of the day: mostly soon after a job has ticked.
+func (y *day) midst(d dice) time.Time {
+	at := y.start.Add(time.Duration(d.Int64N(int64(y.until.Sub(y.start)) / 2)))
+	if j := y.jobs[d.IntN(len(y.jobs))]; d.chance(80) {
+		if s, err := schedule.Parse(j.spec, j.zone); err == nil {
+			if tick := s.Next(at); tick.Before(y.until.Add(-time.Hour)) {
+				at = tick.Add(time.Duration(d.Int64N(int64(j.stagger + 20*time.Second))))
+			}
+		}
+	}
+	return at.Truncate(time.Millisecond).Add(137 * time.Microsecond) // nothing else happens then
 }
 
 // enoughCuts are so many that precision and recall say something of the plan.

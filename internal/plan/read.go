@@ -60,9 +60,15 @@ func Read(ctx context.Context, from Store, budgets []*budget.Budget, list []*job
 		if !slices.ContainsFunc(list, func(j *jobs.Job) bool { return j.Budget == b.Name() }) {
 			continue
 		}
-		one, err := readBudget(ctx, from, b, now, as)
+		working := passesOf(q.Jobs, b.Name())
+		one, err := readBudget(ctx, from, b, now, as, working)
 		if err != nil {
 			return nil, err
+		}
+		if !one.Rough { // its rows say what each run has spent
+			for _, w := range working {
+				w.of.Spent = append(w.of.Spent, w.spent)
+			}
 		}
 		q.Budgets = append(q.Budgets, one)
 	}
@@ -114,7 +120,7 @@ func took(pass *jobs.Record) (call, begins time.Duration) {
 
 // newBudget is a budget of which nothing was charged.
 func newBudget(name string, spec budget.Spec) Budget {
-	one := Budget{Name: name, Levels: map[string]int64{}, Price: func(operation string) int64 {
+	one := Budget{Name: name, Levels: map[string]limit.Level{}, Observe: spec.Observe, Price: func(operation string) int64 {
 		if cost, known := spec.Costs[operation]; known {
 			return cost.Units
 		}
@@ -135,7 +141,7 @@ func newBudget(name string, spec budget.Spec) Budget {
 }
 
 // readBudget reads a budget as it stands.
-func readBudget(ctx context.Context, from driver.Store, b *budget.Budget, now time.Time, as Reading) (Budget, error) {
+func readBudget(ctx context.Context, from driver.Store, b *budget.Budget, now time.Time, as Reading, working []*working) (Budget, error) {
 	status, err := b.Status(ctx)
 	if err != nil {
 		return Budget{}, err
@@ -146,7 +152,7 @@ func readBudget(ctx context.Context, from driver.Store, b *budget.Budget, now ti
 	for _, l := range status.Limits {
 		one.Limits = append(one.Limits, l.Limit)
 		if l.Window.Kind == limit.Bucket {
-			one.Levels[l.Name] = l.Used
+			one.Levels[l.Name] = l.Window.Refill.LevelFrom(l.Used, status.At.UnixMicro(), l.NextReturn.UnixMicro())
 			continue
 		}
 		counting = append(counting, l.Limit)
@@ -154,17 +160,27 @@ func readBudget(ctx context.Context, from driver.Store, b *budget.Budget, now ti
 	for _, lock := range status.Locks {
 		one.Locks = append(one.Locks, driver.LockView{Limit: lock.Limit, Until: lock.Until.UnixMicro(), Why: lock.Why})
 	}
+	if !status.Recovering.IsZero() {
+		one.Locks = append(one.Locks, driver.LockView{Until: status.Recovering.UnixMicro()})
+	}
+	if status.Holds > 0 {
+		view, err := from.Look(ctx, driver.Look{Budget: one.Name, Now: now.UnixMicro()})
+		if err != nil {
+			return Budget{}, fmt.Errorf("read what passes hold of %s: %w", one.Name, err)
+		}
+		one.Holds = view.Holds
+	}
 	if len(counting) == 0 {
 		return one, nil
 	}
 	at := status.At.UnixMicro()
 	if as.Rough {
-		large, err := one.readHours(ctx, from, status, now)
+		large, err := one.readHours(ctx, from, status, now, counting, mostExact)
 		if large || err != nil {
 			return one, err
 		}
 	}
-	read := &rows{names: map[string]string{}}
+	read := newRows(working)
 	export := driver.Export{Budget: one.Name, Now: now.UnixMicro(), Counting: driver.Counting{Limits: counting, At: at}}
 	if err := from.Export(ctx, export, read); err != nil {
 		return Budget{}, fmt.Errorf("read the ledger of %s: %w", one.Name, err)
@@ -173,15 +189,16 @@ func readBudget(ctx context.Context, from driver.Store, b *budget.Budget, now ti
 	return one, nil
 }
 
-// readHours reads a large ledger by the hour; large is false if it is not large, or if its
-// history does not reach back far enough. What the hours do not explain of a limit's use, such
-// as the part of an hour before a reset, is a row of its own that counts in that limit alone.
-func (b *Budget) readHours(ctx context.Context, from driver.Store, status budget.Status, now time.Time) (large bool, err error) {
+// readHours reads a large ledger by the hour, as far back as limits count; large is false if it
+// has no more calls than most, or if its history does not reach back far enough. Each hour's
+// charges are taken to have been made at its end. What the hours do not explain of a limit's
+// use is in rows that count in that limit alone: what is used beyond them, such as drift and what
+// is reserved, as if it were charged now; what they have too much, such as the part of an hour
+// before a reset, less in the oldest of them, though not in what a share has used.
+func (b *Budget) readHours(ctx context.Context, from driver.Store, status budget.Status, now time.Time, counting []limit.Limit, most int64) (large bool, err error) {
 	at, reach := status.At.UnixMicro(), int64(0)
-	for _, l := range b.Limits {
-		if l.Window.Kind != limit.Bucket {
-			reach = max(reach, at-l.Window.Cut(at))
-		}
+	for _, l := range counting {
+		reach = max(reach, at-l.Window.Cut(at))
 	}
 	since := driver.HourOf(max(0, at-reach))
 	history, err := from.History(ctx, driver.HistoryQuery{Budget: b.Name, Now: now.UnixMicro(), Since: since, Hours: true, Operations: true, Jobs: true})
@@ -192,68 +209,48 @@ func (b *Budget) readHours(ctx context.Context, from driver.Store, status budget
 	for _, row := range history.Rows {
 		calls += row.Calls
 	}
-	if history.Since > since || calls <= mostExact {
+	if history.Since > since || calls <= most {
 		return false, nil
 	}
 	for _, row := range history.Rows {
 		if !row.Pseudo() {
-			b.Rows = append(b.Rows, Row{row.Operation, row.Job, row.Units, row.Calls, min(at, row.Hour+driver.HistoryHour), false})
+			b.Rows = append(b.Rows, Row{row.Operation, row.Job, row.Units, row.Calls, min(at, row.Hour+driver.HistoryHour), false, 0})
 		}
 	}
 	trial := newLedger(b.Limits, at)
 	for i := range b.Rows {
-		trial.row(&b.Rows[i])
+		trial.row(&b.Rows[i], b.Rows[i].Score)
 	}
 	for i, c := range trial.counters {
-		rest := Row{Operation: limit.DriftOperation(c.limit.Name), Units: status.Limits[i].Used - c.used, Score: at}
-		if rest.Calls = 0; c.limit.Counts == limit.CountCalls {
-			rest.Units, rest.Calls = 0, rest.Units
-		}
-		if c.limit.CanDivide() && (rest.Units != 0 || rest.Calls != 0) {
-			b.Rows = append(b.Rows, rest)
+		if c.sorted(); c.limit.CanDivide() {
+			seen := &status.Limits[i]
+			b.Rows = append(b.Rows, c.corrected(seen.Used, seen.Drift+seen.Recovered, at)...)
 		}
 	}
 	b.Rough = true
 	return true, nil
 }
 
-// rows collects a ledger's rows.
-type rows struct {
-	list  []Row
-	names map[string]string // each text once: there may be a million rows
-}
-
-// Row is what a ledger's entry counts.
-type Row struct {
-	Operation, Job string
-	Units, Calls   int64
-	Score          int64 // when it finished, µs; of an open reservation, the end of its lease
-	Open           bool
-}
-
-// Head implements driver.LedgerWriter. If entries moved meanwhile, one may be missing or
-// come twice; a plan is of the next hours, and no decision.
-func (r *rows) Head(driver.LedgerHead) error { return nil }
-
-// Row implements driver.LedgerWriter.
-func (r *rows) Row(row driver.Row) error {
-	if row.State == driver.RowReleased {
-		return nil
+// corrected are rows that make a limit's use what it is; beyond is what of it is in no hour.
+func (c *counter) corrected(used, beyond, at int64) (list []Row) {
+	add := func(amount, score int64) {
+		row := Row{Operation: limit.DriftOperation(c.limit.Name), Units: amount, Score: score}
+		if c.limit.Counts == limit.CountCalls {
+			row.Units, row.Calls = 0, amount
+		}
+		if amount != 0 {
+			list = append(list, row)
+		}
 	}
-	job := row.Labels.Job
-	if row.Pseudo() {
-		job = ""
+	used -= beyond
+	add(beyond, at)
+	for i := 0; used < c.used && i < len(c.queue); i++ {
+		less := min(c.used-used, max(0, c.queue[i].amount))
+		add(-less, c.queue[i].score)
+		used += less
 	}
-	r.list = append(r.list, Row{r.name(row.Operation), r.name(job), row.Units, row.Calls, row.Score, row.State == driver.RowOpen})
-	return nil
-}
-
-func (r *rows) name(text string) string {
-	same, known := r.names[text]
-	if !known {
-		r.names[text], same = text, text
-	}
-	return same
+	add(used-c.used, at)
+	return list
 }
 
 // unknown reports whether nothing is known of what a job's runs need.

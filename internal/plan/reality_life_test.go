@@ -88,10 +88,19 @@ type life struct {
 	list    []*jobs.Job
 	state   *ordered
 	cuts    refusals
+	// later is done once at an instant of the day, while the daemon is running.
+	later   func()
+	laterAt time.Time
 }
 
 // live lives a day. ask is called as it begins, with the store as it stands then; nil: nobody asks.
 func live(t *testing.T, y *day, ask func(context.Context, Question)) (lived Lived) {
+	t.Helper()
+	return liveAsked(t, y, y.start, ask)
+}
+
+// liveAsked lives a day, and asks at an instant of it.
+func liveAsked(t *testing.T, y *day, at time.Time, ask func(context.Context, Question)) (lived Lived) {
 	t.Helper()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that what happens at one instant has mostly one order
 	folder := inMemory(t)
@@ -103,8 +112,15 @@ func live(t *testing.T, y *day, ask func(context.Context, Question)) (lived Live
 		l := newLife(t, y, path)
 		l.teach()
 		l.before()
-		if ask != nil {
-			ask(t.Context(), Question{Config: y.config, Path: path, Start: y.start, Until: y.until, Store: l.store})
+		asked := func() {
+			if ask != nil {
+				ask(t.Context(), Question{Config: y.config, Path: path, Start: at, Until: y.until, Store: l.store})
+			}
+		}
+		if at.Equal(y.start) {
+			asked()
+		} else {
+			l.later, l.laterAt = asked, at
 		}
 		lived.Left = l.daemon(y.until)
 		lived.Passes = l.passes()
@@ -208,7 +224,7 @@ func (l *life) daemon(until time.Time) (left []Left) {
 	var working sync.WaitGroup
 	working.Go(func() { check.NoError(l.t, runner.Run(l.t.Context(), drain, false)) })
 	for _, r := range l.resets(until) {
-		<-time.After(time.Until(r.At.Add(-time.Millisecond)))
+		l.sleepUntil(r.At.Add(-time.Millisecond))
 		status := must.Get(l.budgets[r.Budget].Status(l.t.Context()))(l.t)
 		for _, s := range status.Limits {
 			if s.Name == r.Limit {
@@ -217,10 +233,20 @@ func (l *life) daemon(until time.Time) (left []Left) {
 		}
 		left = append(left, r)
 	}
-	<-time.After(time.Until(until))
+	l.sleepUntil(until)
 	close(drain)
 	working.Wait()
 	return left
+}
+
+// sleepUntil waits until an instant; what is to be done before is done.
+func (l *life) sleepUntil(at time.Time) {
+	if l.later != nil && !l.laterAt.After(at) {
+		<-time.After(time.Until(l.laterAt))
+		l.later()
+		l.later = nil
+	}
+	<-time.After(time.Until(at))
 }
 
 // resets are those of the calendars, by instant.

@@ -28,6 +28,11 @@ func (l *life) passes() (list []Pass) {
 			}
 		}
 	}
+	for i, view := range must.Get(jobs.Look(l.t.Context(), l.store, l.list))(l.t) {
+		for _, w := range view.Waiting { // at the end
+			list = append(list, Pass{Job: l.list[i].Name, Tick: w.Tick.UTC(), Outcome: Unfinished})
+		}
+	}
 	sortPasses(list)
 	return list
 }

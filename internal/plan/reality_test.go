@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/jobs"
 )
 
 // store is what the daemon and the planner share.
@@ -136,10 +137,39 @@ func differences(lived, planned []Pass) []string {
 	}
 	slices.Sort(list)
 	if a, b := firstCut(lived), firstCut(planned); a.Sub(b).Abs() >= time.Second {
-		list = append(list, fmt.Sprintf("the first cut came at %s, and was planned for %s", a.UTC().Format(time.RFC3339Nano), b.UTC().Format(time.RFC3339Nano)))
+		list = append(list, fmt.Sprintf(firstCutDiffers+" at %s, and was planned for %s", a.UTC().Format(time.RFC3339Nano), b.UTC().Format(time.RFC3339Nano)))
 	}
 	return list
 }
+
+// differencesFrom is differences for a plan that was made in the midst of the day: what had ended by then is left out, and
+// so is when the first of what was under way is cut. Of a deferred pass that was dropped nothing says when.
+func differencesFrom(at time.Time, lived, planned []Pass) (list []string) {
+	dropped := map[tick]bool{}
+	for _, one := range lived {
+		dropped[tick{one.Job, one.Tick.UnixMicro()}] = one.Reason == jobs.ReasonNextTick && !one.Tick.After(at)
+	}
+	goesOn := func(p Pass) bool {
+		return !dropped[tick{p.Job, p.Tick.UnixMicro()}] && (p.Tick.After(at) || p.Ended.After(at) || p.Outcome == Deferred || p.Outcome == Unfinished)
+	}
+	over := func(p Pass) bool { return !goesOn(p) }
+	wasDropped := func(p Pass) bool { return dropped[tick{p.Job, p.Tick.UnixMicro()}] }
+	before := func(p Pass) bool { return !p.Tick.After(at) }
+	lived, planned = slices.DeleteFunc(slices.Clone(lived), over), slices.DeleteFunc(slices.Clone(planned), wasDropped)
+	for _, text := range differences(lived, planned) {
+		if !strings.HasPrefix(text, firstCutDiffers) {
+			list = append(list, text)
+		}
+	}
+	for _, text := range differences(slices.DeleteFunc(lived, before), slices.DeleteFunc(planned, before)) {
+		if strings.HasPrefix(text, firstCutDiffers) {
+			list = append(list, text)
+		}
+	}
+	return list
+}
+
+const firstCutDiffers = "the first cut came"
 
 // agreement sums up, over many days, how far the planned cuts are those that were lived.
 type agreement struct{ both, lived, planned int }

@@ -14,104 +14,125 @@ const (
 	holdLook  int64 = 2e6
 )
 
+// refused is why something does not fit.
+type refused struct {
+	limit string // empty: a lock of the budget
+	// at is the first instant at which it fits if nothing else happens, exactly as a store says
+	// it; limit.Never: at none. Beside holds it only says when somebody asks again.
+	at    int64
+	short int64 // what it lacks in that limit now
+	held  bool  // passes hold something of the limit
+	lock  bool
+	// multi: a bucket has too little for several calls; next is when it has more, and last
+	// when it last has more before an instant.
+	multi bool
+	next  int64
+	last  func(before int64) int64
+	never bool // it can never fit
+	// soonest is the first instant at which it may fit if what is under way ends at once.
+	soonest int64
+}
+
+// never reports whether the question can never fit the limit, whatever it draws.
+func (t *taken) never(q *ask) bool {
+	return t.counter.limit.NeverFits(t.whole, q.floor, false, t.share, q.lasts)
+}
+
 // refusal is why a question that lacks so much does not fit a limit, and when it will.
-func (l *ledger) refusal(q *ask, t *taken, short int64) *refused {
+func (l *ledger) refusal(q *ask, t *taken, short int64, held usage) *refused {
 	c := t.counter
-	held, heldBy := l.held(c)
-	no := &refused{limit: c.limit.Name, short: short, held: held > 0}
-	room := c.limit.Bound(q.floor, false) - t.amount - held
+	no := &refused{limit: c.limit.Name, short: short, held: held.used > 0, never: t.never(q)}
 	switch {
-	case c.limit.NeverFits(t.whole, q.floor, false, t.share, q.lasts):
-		no.at, no.never = limit.Never, true
 	case c.limit.Window.Kind == limit.Bucket:
-		no.at = c.limit.Window.Refill.Reaches(c.level, room)
-		no.multi = q.look && (len(q.needs) > 1 || q.needs[0].Calls > 1)
-		no.last = func(latest int64) int64 {
-			refill := c.limit.Window.Refill
-			return refill.Reaches(c.level, refill.Drain(c.level, latest).Used)
+		no.waitForBucket(c, q, c.limit.Bound(q.floor, false)-t.amount)
+		if no.soonest = no.at; no.never {
+			no.at, no.multi = limit.Never, false
 		}
-		no.next = c.limit.Window.Refill.Reaches(c.level, c.level.Used-1)
-	case room < 0: // because of holds
-		no.at = l.now + holdLease
-	case len(c.limit.Shares) > 0:
-		no.at = l.sharedFitsAt(q, t, held, heldBy)
-	case c.limit.Window.Kind == limit.CalendarKind:
-		no.at = l.calendarFitsAt(c, func(used int64, _ []int64, _ int64) bool { return used <= room })
+		return no
+	case no.never:
+		no.at = limit.Never
 	default:
-		used := c.used
-		c.returning(l.now, func(at int64, one *counted) bool {
-			used -= one.amount
-			no.at = at
-			return used > room
-		})
+		no.at = l.fitsFrom(q, t, held)
+		switch {
+		case no.at < limit.Never:
+		case c.byPlan && !no.held: // less may be needed by then
+			no.at = l.now + driver.PlanLook
+		default: // because of holds
+			no.at = l.now + holdLease
+		}
 	}
-	if no.at == limit.Never && held > 0 && !no.never {
-		no.at = l.now + holdLease
+	no.soonest = min(no.at, c.limit.Window.Returns(l.now))
+	if len(c.limit.Shares) > 0 && c.limit.Window.Kind == limit.CalendarKind {
+		no.soonest = min(no.soonest, c.lapse(l.now), c.ending(l.now)) // what ends in this period does not count in the next
 	}
-	if c.limit.ByPlan() && no.at == limit.Never && !no.never { // less may be needed by then
-		no.at = l.now + driver.PlanLook
-	}
-	no.soonest = no.at
-	switch {
-	case c.limit.Window.Kind == limit.Bucket:
-	case held > 0, c.limit.ByPlan() && kept(c.limit.InForce(l.now), c.shares, heldBy, t.share) > 0:
+	if no.held || c.byPlan && kept(c.inForce(l.now), c.usage, held, t.share) > 0 { // a pass may give back, or a record free, at any time
 		no.soonest = min(no.at, l.now+holdLook)
-	default:
-		no.soonest = min(no.at, c.limit.Window.Returns(l.now))
 	}
 	return no
 }
 
-// sharedFitsAt is the first instant at which a question fits a divided limit if nothing else
-// happens.
-func (l *ledger) sharedFitsAt(q *ask, t *taken, held int64, heldBy []int64) int64 {
-	c := t.counter
-	bound, room := c.limit.Bound(q.floor, false)-t.amount-held, c.limit.Bound(0, false)-t.amount-held
-	fits := func(used int64, shares []int64, at int64) bool {
-		return used <= bound && used+kept(c.limit.InForce(at), shares, heldBy, t.share) <= room
+// waitForBucket says when a bucket is down to an amount.
+func (no *refused) waitForBucket(c *counter, q *ask, amount int64) {
+	refill := c.limit.Window.Refill
+	no.at = refill.Reaches(c.level, amount)
+	no.multi = q.several()
+	no.next = refill.Reaches(c.level, c.level.Used-1)
+	no.last = func(before int64) int64 {
+		return refill.Reaches(c.level, refill.Drain(c.level, before).Used)
 	}
-	if c.limit.Window.Kind == limit.CalendarKind {
-		return l.calendarFitsAt(c, fits)
-	}
-	used, shares, found := c.used, slices.Clone(c.shares), limit.Never
-	last := l.now
-	c.returning(l.now, func(at int64, one *counted) bool {
-		if at > last && last > l.now && fits(used, shares, last) {
-			found = last
-			return false
-		}
-		last = at
-		used -= one.amount
-		if one.share >= 0 {
-			shares[one.share] -= one.amount
-		}
-		return true
-	})
-	if found == limit.Never && last > l.now && fits(used, shares, last) {
-		found = last
-	}
-	return found
 }
 
-// calendarFitsAt tries the lapses and the ends of a calendar's periods.
-func (l *ledger) calendarFitsAt(c *counter, fits func(used int64, shares []int64, at int64) bool) int64 {
-	for from := l.now; from-l.now <= c.limit.Horizon(); {
-		_, until := c.limit.Window.Span(from)
-		tries := []int64{until}
-		for _, lapse := range c.limit.Lapses() {
-			if at := until - c.limit.Window.Guard - lapse; at > from {
-				tries = append(tries, at)
-			}
+// fitsFrom is the first later instant at which the question fits one limit if nothing else
+// happens; limit.Never: at none, because of holds.
+func (l *ledger) fitsFrom(q *ask, t *taken, held usage) int64 {
+	c := t.counter
+	if c.limit.Window.Kind == limit.CalendarKind {
+		return l.fitsCalendarFrom(q, t, held)
+	}
+	left := usage{c.used, slices.Clone(c.shares)}
+	fits, at := limit.Never, l.now
+	c.returning(l.now, func(next int64, one *counted) bool {
+		if next > at && at > l.now && l.lacks(q, t, at, left, held) == 0 { // all that returns at one instant has returned
+			fits = at
+			return false
 		}
-		slices.Sort(tries)
-		for _, at := range tries {
-			if used, shares := c.usedAt(at, l.now); fits(used, shares, at) {
-				return at
-			}
+		at = next
+		left.add(-one.amount, int(one.share))
+		return true
+	})
+	if fits == limit.Never && at > l.now && l.lacks(q, t, at, left, held) == 0 {
+		return at
+	}
+	return fits
+}
+
+// fitsCalendarFrom tries the instants at which guarantees lapse, and the ends of the periods.
+func (l *ledger) fitsCalendarFrom(q *ask, t *taken, held usage) int64 {
+	c := t.counter
+	for at, end := l.now, l.now+c.limit.Horizon(); at <= end; {
+		at = c.changes(at)
+		if l.lacks(q, t, at, c.after(c.limit.Window.Cut(at), l.now), held) == 0 {
+			return at
 		}
-		from = until
 	}
 	return limit.Never
+}
+
+// changes is the first instant after one at which guarantees of a calendar lapse or come back.
+func (c *counter) changes(after int64) int64 {
+	_, until := c.limit.Window.Span(after)
+	return min(until, c.lapse(after))
+}
+
+// lapse is the first instant after one at which a guarantee lapses, in the period of that one.
+func (c *counter) lapse(after int64) int64 {
+	first := limit.Never
+	for i := range c.limit.Shares {
+		if at, ok := c.limit.LapsesAt(i, after); ok && at > after {
+			first = min(first, at)
+		}
+	}
+	return first
 }
 
 // together puts a refusal off until all limits fit at one instant: a guarantee that has lapsed
@@ -120,53 +141,35 @@ func (l *ledger) together(q *ask, list []taken, no *refused) {
 	var lapsing []*taken
 	horizon := int64(0)
 	for i := range list {
-		if lim := &list[i].counter.limit; !lim.Observe && len(lim.Lapses()) > 0 {
-			lapsing, horizon = append(lapsing, &list[i]), max(horizon, lim.Horizon())
+		if c := list[i].counter; !c.limit.Observe && c.lapses {
+			lapsing, horizon = append(lapsing, &list[i]), max(horizon, c.limit.Horizon())
 		}
 	}
-	for at := no.at; len(lapsing) > 0 && at-no.at <= horizon; {
+	if len(lapsing) == 0 {
+		return
+	}
+	at := no.at
+	fits := func(t *taken) bool {
+		c := t.counter
+		return l.lacks(q, t, at, c.after(c.limit.Window.Cut(at), l.now), l.held(c)) == 0
+	}
+	for slices.ContainsFunc(lapsing, func(t *taken) bool { return !fits(t) }) {
 		next := limit.Never
-		all := true
 		for _, t := range lapsing {
-			c := t.counter
-			held, heldBy := l.held(c)
-			used, shares := c.usedAt(at, l.now)
-			room := c.limit.Bound(0, false) - t.amount - held
-			all = all && used+kept(c.limit.InForce(at), shares, heldBy, t.share) <= room
-			for i := range c.limit.Shares {
-				if lapses, ok := c.limit.LapsesAt(i, at); ok && lapses > at {
-					next = min(next, lapses)
-				}
-			}
-			_, until := c.limit.Window.Span(at)
-			next = min(next, until)
+			next = min(next, t.counter.changes(at))
 		}
-		if all {
-			no.at = at
-			no.soonest = max(no.soonest, min(no.at, no.soonest))
+		if at = next; at-no.at <= horizon {
+			continue
+		}
+		switch { // they never fit together
+		case q.several(): // which looks at the present alone
+			return
+		case len(l.holds) > 0: // unless a hold ends
+			no.at = max(no.at, l.now+holdLease)
 			return
 		}
-		at = next
+		*no = refused{limit: lapsing[0].counter.limit.Name, short: no.short, at: limit.Never, soonest: limit.Never, never: true}
+		return
 	}
-}
-
-// holds reports whether something of a job's pass is held, and takes it if it fits.
-func (l *ledger) takeHold(q *ask, now int64, scratch *[]taken) (*hold, *refused) {
-	if no := l.decide(q, now, scratch); no != nil {
-		return nil, no
-	}
-	h := &hold{job: q.job, Hold: driver.Hold{Span: q.span, Left: slices.Clone(q.needs)}}
-	l.holds = append(l.holds, h)
-	for i := range *scratch {
-		c := (*scratch)[i].counter
-		held, _ := l.held(c)
-		c.note(now, held)
-	}
-	return h, nil
-}
-
-// endHold gives back what is left of a hold, and reports whether that is anything.
-func (l *ledger) endHold(h *hold) (left bool) {
-	l.holds = slices.DeleteFunc(l.holds, func(other *hold) bool { return other == h })
-	return slices.ContainsFunc(h.Left, func(n driver.Need) bool { return n.Units > 0 || n.Calls > 0 })
+	no.at = at
 }

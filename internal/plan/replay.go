@@ -65,7 +65,7 @@ func (r *Replay) live(ctx context.Context, b *Budget, rows []driver.HistoryRow, 
 		return
 	}
 	first := slices.MinFunc(rows, func(a, b driver.HistoryRow) int { return cmp.Compare(a.Hour, b.Hour) }).Hour
-	l, e := b.ledger(first), &events{now: first}
+	l, e := b.ledger(first, nil), &events{now: first}
 	refusals := map[caller]*ReplayRefused{}
 	var scratch []taken
 	for place, row := range rows {

@@ -19,6 +19,16 @@ type Sample struct {
 	Took     []Amount // each operation once; an operation that is missing took nothing
 }
 
+// Complete is how many of the samples are of complete runs.
+func Complete(samples []Sample) (n int) {
+	for _, s := range samples {
+		if s.Complete {
+			n++
+		}
+	}
+	return n
+}
+
 // Learn estimates what the next run takes: for each operation the 0.9 quantile, of units
 // and of calls, over the last [MostRuns] complete runs. The samples are the newest first;
 // those older than the last of these runs do not count. With fewer than [LeastRuns]
