@@ -114,7 +114,7 @@ func (s *simulation) resumeSoon(l *ledger, at int64) {
 	order := looksLast
 	for _, d := range l.deferred {
 		if d.at <= at {
-			order = min(order, d.pass.job.order(0))
+			order = min(order, waitersLater+d.pass.job.order(len(d.pass.job.Regions)+1))
 		}
 	}
 	s.add(at, order, func() {

@@ -21,6 +21,8 @@ type event struct {
 const (
 	samplesFirst int64 = -1
 	looksLast    int64 = 1 << 62
+	// waitersLater is added to the orders of what waits for units: what begins then comes first.
+	waitersLater int64 = 1 << 50
 )
 
 // add has something done at an instant, now if that is past.

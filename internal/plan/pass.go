@@ -121,9 +121,12 @@ func (s *simulation) next(p *pass) {
 }
 
 // later does something for the next region of a pass, unless the pass has gone on or ended.
-func (s *simulation) later(p *pass, at int64, do func()) {
+func (s *simulation) later(p *pass, at int64, do func()) { s.laterBy(p, at, p.job.order(p.place+1), do) }
+
+// laterBy is later at a place in the order of what happens at that instant.
+func (s *simulation) laterBy(p *pass, at, order int64, do func()) {
 	turn := p.turn
-	s.add(at, p.job.order(p.place+1), func() {
+	s.add(at, order, func() {
 		if p.turn == turn && !p.ended {
 			do()
 		}
@@ -225,7 +228,7 @@ func (s *simulation) waitForUnits(p *pass, w *wait, no *refused, again func()) {
 	case no.multi && no.at > w.latest && no.next-s.now <= w.longest: // asked again whenever the bucket has more
 		s.later(p, no.last(w.latest), func() { s.refuse(p, no) })
 	case waits && at <= w.latest:
-		s.later(p, at, again)
+		s.laterBy(p, at, waitersLater+p.job.order(p.place+1), again)
 	default:
 		s.refuse(p, no)
 	}
@@ -340,7 +343,7 @@ func (s *simulation) refused(p *pass, r *run, no *refused) {
 			s.endRun(p, r)
 		})
 	case waits:
-		s.add(at, j.order(r.place+1), func() { s.call(p, r) })
+		s.add(at, waitersLater+j.order(r.place+1), func() { s.call(p, r) })
 	default:
 		r.cut = true
 		s.noteRefusal(p, no)
