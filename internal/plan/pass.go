@@ -121,7 +121,9 @@ func (s *simulation) next(p *pass) {
 }
 
 // later does something for the next region of a pass, unless the pass has gone on or ended.
-func (s *simulation) later(p *pass, at int64, do func()) { s.laterBy(p, at, p.job.order(p.place+1), do) }
+func (s *simulation) later(p *pass, at int64, do func()) {
+	s.laterBy(p, at, p.job.order(p.place+1), do)
+}
 
 // laterBy is later at a place in the order of what happens at that instant.
 func (s *simulation) laterBy(p *pass, at, order int64, do func()) {
@@ -272,122 +274,6 @@ func (s *simulation) stop(p *pass) {
 	p.turn++
 	p.ended, p.waiting = true, false
 	s.endIfDone(p)
-}
-
-// call makes the next call of a run, or several that fit together.
-func (s *simulation) call(p *pass, r *run) {
-	j := p.job
-	if len(r.left) == 0 {
-		s.endRun(p, r)
-		return
-	}
-	next := &r.left[0]
-	calls := min(next.chunk, next.calls)
-	if r.single {
-		calls = 1
-	}
-	q := ask{job: j.Name, floor: j.Floor, needs: []driver.Need{next.need(calls)}, own: r.hold}
-	if q.own == nil {
-		q.own = p.hold
-	}
-	if j.Fetch != nil {
-		q.lasts = j.Timeout.Microseconds()
-	}
-	no := j.ledger.decide(&q, s.now, &s.scratch)
-	switch {
-	case no != nil && calls > 1:
-		r.single = true
-		s.call(p, r)
-		return
-	case no != nil:
-		s.refused(p, r, no)
-		return
-	}
-	r.waits = wait{}
-	took := calls * j.call
-	finish := s.now // a command's calls are charged, a fetch's reserved until they are answered
-	if j.Fetch != nil {
-		finish += took
-	}
-	j.ledger.take(&q, s.scratch, finish, s.now+q.lasts)
-	r.took(q.needs[0])
-	if next.calls -= calls; next.calls == 0 {
-		r.left = r.left[1:]
-	}
-	took += calls * j.notes
-	if len(r.left) == 0 {
-		took += j.notes
-	}
-	if took == 0 {
-		s.call(p, r)
-		return
-	}
-	s.add(s.now+took, j.order(r.place+1), func() { s.call(p, r) })
-}
-
-// refused waits for the units of a call, or cuts its run.
-func (s *simulation) refused(p *pass, r *run, no *refused) {
-	j := p.job
-	if r.waits.latest == 0 {
-		r.waits = wait{s.now + j.MaxWait.Microseconds(), j.MaxWait.Microseconds()}
-	}
-	at, waits := s.waitUntil(no, &r.waits)
-	switch end := r.started + j.Timeout.Microseconds(); {
-	case no.never:
-		r.failed = true
-		s.endRun(p, r)
-	case waits && at >= end:
-		s.add(end, j.order(r.place+1), func() {
-			r.failed = true
-			s.noteRefusal(p, no)
-			s.endRun(p, r)
-		})
-	case waits:
-		s.add(at, waitersLater+j.order(r.place+1), func() { s.call(p, r) })
-	default:
-		r.cut = true
-		s.noteRefusal(p, no)
-		s.endRun(p, r)
-	}
-}
-
-// took notes what a run was charged.
-func (r *run) took(n driver.Need) {
-	r.units += n.Units
-	r.spent = append(r.spent, asAmount(n))
-}
-
-// endRun ends a run. One that was cut ends the starts of its pass.
-func (s *simulation) endRun(p *pass, r *run) {
-	j := p.job
-	r.over = true
-	p.running--
-	j.ledger.running--
-	p.result.Units += r.units
-	if r.hold != nil {
-		s.endHold(j.ledger, r.hold)
-	}
-	if !r.cut && !r.failed {
-		j.complete[r.region]++
-	}
-	j.keeps(r)
-	switch {
-	case r.cut && !p.ended:
-		s.stop(p)
-	case p.waiting:
-		p.waiting = false
-		s.later(p, s.now, func() { s.admit(p) })
-	default:
-		s.endIfDone(p)
-	}
-}
-
-// keeps notes what a cut run has left for the next one, if its job keeps a checkpoint.
-func (j *job) keeps(r *run) {
-	delete(j.rest, r.region)
-	if r.cut && j.Checkpoint > 0 && r.units > 0 {
-		j.rest[r.region] = asEstimate(r.still())
-	}
 }
 
 // endIfDone ends a pass that starts nothing more and has nothing under way.

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/jobs"
 	"github.com/quotactl/quotactl/jobs/needs"
 )
@@ -134,92 +133,6 @@ func (s *simulation) nextCatchUp(l *ledger) {
 	if longest != nil {
 		s.add(s.now+longest.begins, longest.order(0), func() { s.visit(longest) })
 	}
-}
-
-// run is a region of a pass.
-type run struct {
-	region  string
-	place   int
-	left    []step
-	holds   []driver.Need // what is held for it, if its job holds anything
-	single  bool          // its calls no longer fit together, and are made one by one
-	started int64         // 0: not
-	over    bool
-	cut     bool // it was refused, before it started or in its midst
-	failed  bool // what it needs can never fit, or it ran out of time
-	units   int64
-	spent   []needs.Amount
-	hold    *hold
-	waits   wait
-}
-
-// step is so many calls of one operation at one price.
-type step struct {
-	operation    string
-	units, calls int64 // units of each call
-	chunk        int64 // how many are charged together at most
-}
-
-// chunks is how many charges a run makes at most while all of its calls fit.
-const chunks = 64
-
-// steps are the calls that needs come to. Units that no even price explains are spread.
-func steps(list []driver.Need, spaced bool) (all []step) {
-	for _, n := range list {
-		calls := n.Calls
-		if calls == 0 && n.Units > 0 {
-			calls = 1
-		}
-		if calls == 0 {
-			continue
-		}
-		chunk := calls
-		if spaced {
-			chunk = (calls + chunks - 1) / chunks
-		}
-		each, more := n.Units/calls, n.Units%calls
-		if more > 0 {
-			all = append(all, step{n.Operation, each + 1, more, chunk})
-		}
-		all = append(all, step{n.Operation, each, calls - more, chunk})
-	}
-	return all
-}
-
-// need is what so many calls of a step take.
-func (s *step) need(calls int64) driver.Need {
-	return driver.Need{Operation: s.operation, Units: s.units * calls, Calls: calls}
-}
-
-// still is what a run has yet to take.
-func (r *run) still() []driver.Need {
-	list := make([]driver.Need, 0, len(r.left))
-	for i := range r.left {
-		list = append(list, r.left[i].need(r.left[i].calls))
-	}
-	return list
-}
-
-// expected is what a run of a region is expected to take, and what is held for it; nothing if
-// that is unknown.
-func (j *job) expected(region string) (takes, held []driver.Need) {
-	if rest, cut := j.rest[region]; cut {
-		return asNeeds(rest.Amounts), asNeeds(rest.Amounts)
-	}
-	e := j.needs.Run(region)
-	takes, held = asNeeds(e.Middle().Amounts), asNeeds(e.Amounts)
-	if j.high {
-		takes = held
-	}
-	return takes, held
-}
-
-func asNeeds(amounts []needs.Amount) []driver.Need {
-	list := make([]driver.Need, 0, len(amounts))
-	for _, a := range amounts {
-		list = append(list, driver.Need{Operation: a.Operation, Units: a.Units, Calls: a.Calls})
-	}
-	return list
 }
 
 func instant(at int64) time.Time { return time.UnixMicro(at).UTC() }
