@@ -11,10 +11,11 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
-	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/plan"
+	"github.com/quotactl/quotactl/internal/redistest"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -50,17 +51,25 @@ command = ["true"]
 }
 
 // BenchmarkWeek plans a week of a thousand hourly jobs, 168,000 runs: of a budget that suffices,
-// of one that is exhausted for half of each day, and beside a million charges in a SQLite file,
-// which are read each time.
+// of one that is exhausted for half of each day, and beside a million charges in a SQLite file
+// and in Redis, which are read each time.
 func BenchmarkWeek(b *testing.B) {
+	sqlite := func(b *testing.B) plan.Store {
+		return must.Get(sqlitestore.Open(b.Context(), filepath.Join(b.TempDir(), "q.db"), sqlitestore.Options{Timeout: time.Minute}))(b)
+	}
+	redis := func(b *testing.B) plan.Store {
+		return must.Get(redisstore.Open(b.Context(), redistest.Start(b).URL(0), redisstore.Options{Timeout: time.Minute}))(b)
+	}
+	const million = 1_000_000
 	for _, one := range []struct {
 		name    string
+		open    func(*testing.B) plan.Store
 		limit   int
 		charges int
-	}{{"fits", 1e8, 0}, {"short", 36_000, 0}, {"fits/charges=1000000", 1e8, effort.Of(1_000_000, 1_000_000)}} {
+	}{{"fits", sqlite, 1e8, 0}, {"short", sqlite, 36_000, 0}, {"fits/charges=1000000", sqlite, 1e8, million}, {"fits/redis/charges=1000000", redis, 1e8, million}} {
 		b.Run(one.name, func(b *testing.B) {
 			cfg, list := thousand(b, one.limit)
-			store := must.Get(sqlitestore.Open(b.Context(), filepath.Join(b.TempDir(), "q.db"), sqlitestore.Options{Timeout: time.Minute}))(b)
+			store := one.open(b)
 			defer func() { must.Do(b, store.Close()) }()
 			spec := must.Get(cfg.Spec("up/key"))(b)
 			fill(b, store, spec, one.charges)
@@ -77,7 +86,7 @@ func BenchmarkWeek(b *testing.B) {
 }
 
 // fill charges a budget so many times.
-func fill(b *testing.B, store *sqlitestore.Store, spec budget.Spec, charges int) {
+func fill(b *testing.B, store plan.Store, spec budget.Spec, charges int) {
 	for done := 0; done < charges; {
 		batch := driver.Batch{Budget: spec.Name, Now: time.Now().UnixMicro(), Limits: spec.Limits}
 		for ; done < charges && len(batch.Items) < driver.MaxBatch; done++ {

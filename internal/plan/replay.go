@@ -10,6 +10,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // Replay is what would not have fitted of what was charged to a budget.
@@ -32,8 +33,12 @@ type ReplayRefused struct {
 }
 
 // NewReplay asks what of the charges of a span would not have fitted other limits, prices and
-// shares. The history is by the hour: the calls of an hour are taken to be spread evenly over
-// it, those of several jobs one beside the other. What was refused then is not in it.
+// shares. The history is by the hour. Calls are taken to have been made as early in their hour as
+// they fit, those of several jobs in the order of their names: so whatever fits a rolling limit
+// over whole hours, or a calendar, at some instants of the hours in which it was charged, fits. A
+// limit over less than an hour, and what is guaranteed to several jobs, may refuse what fitted in
+// another order. What was refused then is not in the history, and nothing is known of how long
+// calls took, so that limits on open reservations refuse nothing.
 func NewReplay(ctx context.Context, from driver.Store, b *budget.Budget, now time.Time, span time.Duration) (*Replay, error) {
 	one := newBudget(b.Name(), b.Spec())
 	reach := int64(0)
@@ -59,47 +64,39 @@ func NewReplay(ctx context.Context, from driver.Store, b *budget.Budget, now tim
 	return r, ctx.Err()
 }
 
+// replaying is a replay in the making.
+type replaying struct {
+	events
+	*Replay
+	ledger   *ledger
+	begin    int64 // of what is judged, µs
+	refusals map[caller]*ReplayRefused
+	scratch  []taken
+}
+
 // live charges the rows in fake time.
 func (r *Replay) live(ctx context.Context, b *Budget, rows []driver.HistoryRow, begin int64) {
 	if len(rows) == 0 {
 		return
 	}
 	first := slices.MinFunc(rows, func(a, b driver.HistoryRow) int { return cmp.Compare(a.Hour, b.Hour) }).Hour
-	l, e := b.ledger(first, nil), &events{now: first}
-	refusals := map[caller]*ReplayRefused{}
-	var scratch []taken
+	l := &replaying{Replay: r, ledger: b.ledger(first, nil), begin: begin, refusals: map[caller]*ReplayRefused{}}
+	l.now = first
 	for place, row := range rows {
-		price := b.Price(row.Operation)
-		calls := max(row.Calls, 1)
-		if row.Calls <= 0 {
-			price = row.Units
+		some := &replayed{row: row, place: int64(place), price: b.Price(row.Operation), left: row.Calls}
+		if row.Calls <= 0 { // units without a call: of what was settled above what was reserved
+			some.price, some.left = row.Units, 1
 		}
-		groups := min(calls, replayParts)
-		for part := range groups {
-			n := calls*(part+1)/groups - calls*part/groups
-			at := row.Hour + driver.HistoryHour*part/groups
-			e.add(at, int64(place), func() {
-				taken := r.charge(l, at, row, price, n, &scratch)
-				if at < begin {
-					return
-				}
-				r.Calls, r.Units = r.Calls+n, r.Units+n*price
-				if taken.refused == 0 {
-					return
-				}
-				one := refusals[caller{row.Operation, row.Job}]
-				if one == nil {
-					one = &ReplayRefused{Job: row.Job, Operation: row.Operation, First: instant(row.Hour), Limit: taken.limit}
-					refusals[caller{row.Operation, row.Job}] = one
-				}
-				one.Calls, one.Units = one.Calls+taken.refused, one.Units+taken.refused*price
-			})
+		some.step = l.step(row)
+		if row.Hour >= begin {
+			r.Calls, r.Units = r.Calls+some.left, r.Units+some.left*some.price
 		}
+		l.add(row.Hour, some.place, func() { l.charge(some) })
 	}
-	for at := first; e.run(at) && ctx.Err() == nil; {
+	for at := first; l.run(at) && ctx.Err() == nil; {
 		at += driver.HistoryHour
 	}
-	for _, one := range refusals {
+	for _, one := range l.refusals {
 		r.Refused = append(r.Refused, *one)
 	}
 	slices.SortFunc(r.Refused, func(a, b ReplayRefused) int {
@@ -110,36 +107,74 @@ func (r *Replay) live(ctx context.Context, b *Budget, rows []driver.HistoryRow, 
 	})
 }
 
-// replayParts is into how many parts the calls of an hour are divided at most.
-const replayParts = 60
-
-// replayed is how many of some calls are refused, and by which limit.
+// replayed are the calls of an hour, of one job and operation.
 type replayed struct {
-	refused int64
-	limit   string
+	row   driver.HistoryRow
+	place int64 // among the rows
+	price int64 // of each call
+	left  int64 // calls that are not yet charged
+	step  int64 // µs until they are tried again at the earliest
 }
 
-// charge charges as many of some calls as fit.
-func (r *Replay) charge(l *ledger, at int64, row driver.HistoryRow, price, calls int64, scratch *[]taken) (done replayed) {
-	ask := func(n int64) *refused {
-		q := ask{job: row.Job, needs: []driver.Need{{Operation: row.Operation, Units: n * price, Calls: n}}}
-		no := l.decide(&q, at, scratch)
-		if no == nil {
-			l.take(&q, *scratch, at, at)
+// step is how soon calls that are refused are tried again: within the shortest of their limits'
+// windows, so that each is used to the full, but no more often than each second.
+func (l *replaying) step(row driver.HistoryRow) int64 {
+	const least, most = int64(1e6), int64(60e6)
+	shortest := most
+	for _, one := range l.ledger.of(row.Operation, row.Job) {
+		switch lim := &one.counter.limit; lim.Window.Kind {
+		case limit.Bucket:
+			shortest = min(shortest, lim.Longest())
+		case limit.Rolling:
+			shortest = min(shortest, lim.Window.Length)
 		}
-		return no
 	}
-	no := ask(calls)
+	return max(shortest, least)
+}
+
+// charge charges as many of some calls as fit now, and tries the others again when more fit in
+// the same hour.
+func (l *replaying) charge(some *replayed) {
+	no := l.ask(some, some.left)
+	for part := some.left / 2; no != nil && part > 0; part /= 2 { // each part that fits is charged at once
+		for part < some.left && l.ask(some, part) == nil {
+		}
+	}
+	if no != nil && some.left > 0 {
+		no = l.ask(some, 1) // says when one of them fits, not all
+	}
+	switch again := l.now + some.step; {
+	case some.left == 0:
+	case no == nil:
+		l.charge(some)
+	case !no.never && max(again, no.at) < some.row.Hour+driver.HistoryHour:
+		l.add(max(again, no.at), some.place, func() { l.charge(some) })
+	case some.row.Hour >= l.begin:
+		l.refuse(some, cmp.Or(no.limit, Lock))
+	}
+}
+
+// ask charges so many of some calls if they fit.
+func (l *replaying) ask(some *replayed, calls int64) *refused {
+	q := ask{job: some.row.Job, needs: []driver.Need{{Operation: some.row.Operation, Units: calls * some.price, Calls: calls}}}
+	no := l.ledger.decide(&q, l.now, &l.scratch)
 	if no == nil {
-		return done
+		l.ledger.take(&q, l.scratch, l.now, l.now)
+		some.left -= calls
 	}
-	fits := int64(0)
-	if calls > 1 {
-		for step := calls / 2; step > 0; step /= 2 { // each part that fits is charged at once
-			for fits+step <= calls && ask(step) == nil {
-				fits += step
-			}
-		}
+	return no
+}
+
+// refuse notes that the calls that are left would not have fitted.
+func (l *replaying) refuse(some *replayed, by string) {
+	key := caller{some.row.Operation, some.row.Job}
+	one := l.refusals[key]
+	if one == nil {
+		one = &ReplayRefused{Job: some.row.Job, Operation: some.row.Operation, First: instant(some.row.Hour), Limit: by}
+		l.refusals[key] = one
 	}
-	return replayed{calls - fits, cmp.Or(no.limit, Lock)}
+	if hour := instant(some.row.Hour); hour.Before(one.First) {
+		one.First, one.Limit = hour, by
+	}
+	one.Calls, one.Units = one.Calls+some.left, one.Units+some.left*some.price
 }
