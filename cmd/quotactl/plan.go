@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -101,7 +102,7 @@ func (a *app) plan(ctx context.Context, p planFlags) error {
 			if changed == nil {
 				changed = present
 			}
-			return ask.replay(ctx, changed)
+			return ask.replay(ctx, present, changed)
 		}
 		return ask.plan(ctx, present, changed)
 	})
@@ -153,7 +154,14 @@ func (q *asked) load(sets ...string) (*world, error) {
 		}
 		settings = append(settings, one)
 	}
-	cfg, list, err := checked(config.ParseWith(q.path, settings))
+	cfg, err := config.ParseWith(q.path, settings)
+	if q.flags.replay > 0 && err == nil { // what was charged does not depend on what jobs will need
+		if err := cfg.Err(); err != nil {
+			return nil, &exitError{code: exitUsage, err: err}
+		}
+		return q.world(cfg, nil)
+	}
+	cfg, list, err := checked(cfg, err)
 	if err != nil {
 		return nil, err
 	}
@@ -244,12 +252,16 @@ func (q *asked) answer(ctx context.Context, question *plan.Question, advises boo
 	return &says, nil
 }
 
-// replay answers what would not have fitted.
-func (q *asked) replay(ctx context.Context, in *world) error {
+// replay answers what of the charges by one configuration would not have fitted another.
+func (q *asked) replay(ctx context.Context, present, in *world) error {
 	now := q.a.now()
 	var list []*plan.Replay
 	for _, b := range in.budgets {
-		one, err := plan.NewReplay(ctx, q.store, b, now, q.flags.replay)
+		before := b
+		if at := slices.IndexFunc(present.budgets, func(p *budget.Budget) bool { return p.Name() == b.Name() }); at >= 0 {
+			before = present.budgets[at]
+		}
+		one, err := plan.NewReplay(ctx, q.store, before, b, now, q.flags.replay)
 		if err != nil {
 			return err
 		}

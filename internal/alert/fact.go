@@ -203,7 +203,7 @@ func ofStarved(j *jobs.Job, complete time.Time, last jobs.Outcome, since, now, u
 	if !complete.IsZero() {
 		f.begin += "; the last one ended at " + instant(complete)
 	}
-	f.end = j.Name + " has had a complete pass again"
+	f.end = j.Name + " is no longer starved"
 	return f
 }
 
@@ -212,6 +212,7 @@ type Forecast struct {
 	Job, Budget, Limit string
 	At                 time.Time // when it is cut
 	Short              int64     // the units it still needs then, less what is left
+	NotStarted         bool      // no region of it will start
 }
 
 // ofForecast are the facts that the plan shows: one for each job, by the first of its passes
@@ -225,7 +226,11 @@ func ofForecast(list []Forecast, all []*jobs.Job, now int64, until func(budget s
 				continue
 			}
 			f.on, f.off = true, false
-			f.begin = fmt.Sprintf("%s will be cut at %s by %d units, by limit %s", j.Name, instant(one.At), one.Short, one.Limit)
+			what := "be cut"
+			if one.NotStarted {
+				what = "not start"
+			}
+			f.begin = fmt.Sprintf("%s will %s at %s by limit %s, %d units short", j.Name, what, instant(one.At), one.Limit, one.Short)
 		}
 		facts = append(facts, f)
 	}

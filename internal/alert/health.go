@@ -107,7 +107,7 @@ func Findings(ctx context.Context, state driver.JobStore, alerts []config.Alert)
 		f := driver.Finding{Check: "alert " + h.Alert, Level: driver.OK, Says: "no message failed to be delivered"}
 		if text := h.Text(); text != "" {
 			f.Level, f.Says = driver.Warning, text[len("alert "+h.Alert+": "):]
-			f.Advice = "quotactl alert test " + h.Alert + " tries it now; a message is tried again for a day"
+			f.Advice = "the message is tried again for a day; quotactl alert test " + h.Alert + " sends another one, of kind test, and says what goes wrong"
 		}
 		list = append(list, f)
 	}

@@ -145,7 +145,7 @@ func TestLocksForecastsAndOutages(t *testing.T) {
 		w.mu.Unlock()
 		time.Sleep(2 * planEvery)
 		w.tells("locked begin", "locked end", "forecast begin", "forecast end")
-		check.Contains(t, w.hook.messages()[2].Text, "by 120 units", "text")
+		check.Contains(t, w.hook.messages()[2].Text, "by limit daily, 120 units short", "text")
 		away.out.Store(true)
 		time.Sleep(LookEvery)
 		away.out.Store(false) // too short to tell

@@ -87,6 +87,8 @@ type PlanAdvice struct {
 	Set      string `json:"set"`
 	Complete int    `json:"complete"`
 	Passes   int    `json:"passes"`
+	// FirstCut is the first pass that lacks units all the same; null: none does.
+	FirstCut *PlanFirstCut `json:"first_cut"`
 }
 
 // NewPlan is the answer of a plan; high is the same plan with high needs, or nil.
@@ -112,7 +114,7 @@ func NewPlan(q *plan.Question, p, high *plan.Plan, advice *plan.Advice, advised 
 		})
 	}
 	if advice != nil {
-		answer.Advice = append(answer.Advice, PlanAdvice{advice.Set, advice.Complete, len(advice.Change.Passes)})
+		answer.Advice = append(answer.Advice, PlanAdvice{advice.Set, advice.Complete, len(advice.Change.Passes), newFirstCut(advice.Change.FirstCut(""))})
 	}
 	return answer
 }
@@ -187,7 +189,8 @@ type ReplayBudget struct {
 	Budget  string          `json:"budget"`
 	Since   Instant         `json:"since"` // null: the history reaches back to from
 	Calls   int64           `json:"calls"`
-	Units   int64           `json:"units"` // at the prices of the configuration
+	Charged int64           `json:"charged_units"` // that they were charged
+	Units   int64           `json:"units"`         // at the prices of the configuration
 	Refused []ReplayRefused `json:"refused"`
 }
 
@@ -206,7 +209,7 @@ func NewReplay(list []*plan.Replay, until time.Time) Replay {
 	answer := Replay{Until: Instant(until.UTC()), Budgets: []ReplayBudget{}}
 	for _, r := range list {
 		answer.From = Instant(r.From)
-		one := ReplayBudget{Budget: r.Budget, Since: Instant(r.Since), Calls: r.Calls, Units: r.Units, Refused: []ReplayRefused{}}
+		one := ReplayBudget{Budget: r.Budget, Since: Instant(r.Since), Calls: r.Calls, Charged: r.Charged, Units: r.Units, Refused: []ReplayRefused{}}
 		for _, f := range r.Refused {
 			one.Refused = append(one.Refused, ReplayRefused{Text(f.Job), f.Operation, f.Calls, f.Units, Instant(f.First), f.Limit})
 		}

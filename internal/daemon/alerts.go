@@ -27,7 +27,7 @@ func (d *Daemon) forecast(ctx context.Context) (list []alert.Forecast, err error
 	}
 	for _, j := range question.Sums(lived) {
 		if j.First != nil {
-			list = append(list, alert.Forecast{Job: j.Name, Budget: j.Budget, Limit: j.First.Limit, At: j.First.At, Short: j.First.Short})
+			list = append(list, alert.Forecast{Job: j.Name, Budget: j.Budget, Limit: j.First.Limit, At: j.First.At, Short: j.First.Short, NotStarted: j.First.Outcome == plan.NotStarted || j.First.Outcome == plan.Deferred})
 		}
 	}
 	return list, nil

@@ -30,12 +30,14 @@ const (
 
 // Advise tries changes of the configuration by the same simulation: another hour or minute,
 // another stagger, a share, fewer pages. It returns the one that makes most passes complete, of
-// several the one that changes least; nil: none makes more complete. change returns the
-// question with a change; one that the configuration does not allow is left out.
+// several the one that changes least; nil: none makes more complete. A job whose passes are all
+// complete now stays so. change returns the question with a change; one that the configuration
+// does not allow is left out.
 func (q *Question) Advise(ctx context.Context, p *Plan, change func(set string) (*Question, error)) (*Advice, error) {
 	if !p.Short() {
 		return nil, nil
 	}
+	whole := q.whole(p)
 	list := q.changes(p)
 	list = list[:min(len(list), mostChanges, max(1, mostPasses/max(1, len(p.Passes))))]
 	var best *Advice
@@ -48,11 +50,22 @@ func (q *Question) Advise(ctx context.Context, p *Plan, change func(set string) 
 		if err != nil {
 			return nil, err
 		}
-		if n := lived.Complete(); n > p.Complete() && (best == nil || n > best.Complete) {
+		harms := slices.ContainsFunc(whole, func(job string) bool { return !slices.Contains(other.whole(lived), job) })
+		if n := lived.Complete(); n > p.Complete() && !harms && (best == nil || n > best.Complete) {
 			best = &Advice{set, n, lived}
 		}
 	}
 	return best, nil
+}
+
+// whole are the jobs of which no pass of a plan lacks units.
+func (q *Question) whole(p *Plan) (names []string) {
+	for _, j := range q.Sums(p) {
+		if j.First == nil {
+			names = append(names, j.Name)
+		}
+	}
+	return names
 }
 
 // changes are what may help, those first that change least: for each kind of change, for the

@@ -19,7 +19,8 @@ type Replay struct {
 	// From is the first hour that is judged: charges of before count, as long as a window
 	// reaches back, but are not judged. Since is set if the history begins only then.
 	From, Since  time.Time
-	Calls, Units int64 // that were charged, at the prices asked about
+	Calls, Units int64 // of the calls, at the prices asked about
+	Charged      int64 // the units that they were charged
 	// Refused are those that would not have fitted, by job and operation, the most units first.
 	Refused []ReplayRefused
 }
@@ -39,8 +40,11 @@ type ReplayRefused struct {
 // limit over less than an hour, and what is guaranteed to several jobs, may refuse what fitted in
 // another order. What was refused then is not in the history, and nothing is known of how long
 // calls took, so that limits on open reservations refuse nothing.
-func NewReplay(ctx context.Context, from driver.Store, b *budget.Budget, now time.Time, span time.Duration) (*Replay, error) {
-	one := newBudget(b.Name(), b.Spec())
+//
+// A call counts what it was charged, in proportion where its operation had another price before;
+// before is the configuration by which it was charged.
+func NewReplay(ctx context.Context, from driver.Store, before, b *budget.Budget, now time.Time, span time.Duration) (*Replay, error) {
+	one, was := newBudget(b.Name(), b.Spec()), newBudget(before.Name(), before.Spec())
 	reach := int64(0)
 	for _, l := range one.Limits {
 		reach = max(reach, l.Longest())
@@ -60,7 +64,7 @@ func NewReplay(ctx context.Context, from driver.Store, b *budget.Budget, now tim
 	slices.SortFunc(rows, func(a, b driver.HistoryRow) int {
 		return strings.Compare(a.Job+" "+a.Operation, b.Job+" "+b.Operation)
 	})
-	r.live(ctx, &one, rows, begin)
+	r.live(ctx, &one, was.Price, rows, begin)
 	return r, ctx.Err()
 }
 
@@ -75,7 +79,7 @@ type replaying struct {
 }
 
 // live charges the rows in fake time.
-func (r *Replay) live(ctx context.Context, b *Budget, rows []driver.HistoryRow, begin int64) {
+func (r *Replay) live(ctx context.Context, b *Budget, was func(operation string) int64, rows []driver.HistoryRow, begin int64) {
 	if len(rows) == 0 {
 		return
 	}
@@ -83,13 +87,14 @@ func (r *Replay) live(ctx context.Context, b *Budget, rows []driver.HistoryRow, 
 	l := &replaying{Replay: r, ledger: b.ledger(first, nil), begin: begin, refusals: map[caller]*ReplayRefused{}}
 	l.now = first
 	for place, row := range rows {
-		some := &replayed{row: row, place: int64(place), price: b.Price(row.Operation), left: row.Calls}
+		some := &replayed{row: row, place: int64(place), units: repriced(row, was(row.Operation), b.Price(row.Operation)), left: row.Calls}
 		if row.Calls <= 0 { // units without a call: of what was settled above what was reserved
-			some.price, some.left = row.Units, 1
+			some.units, some.left = row.Units, 1
 		}
+		some.calls = some.left
 		some.step = l.step(row)
 		if row.Hour >= begin {
-			r.Calls, r.Units = r.Calls+some.left, r.Units+some.left*some.price
+			r.Calls, r.Units, r.Charged = r.Calls+some.calls, r.Units+some.units, r.Charged+row.Units
 		}
 		l.add(row.Hour, some.place, func() { l.charge(some) })
 	}
@@ -111,9 +116,28 @@ func (r *Replay) live(ctx context.Context, b *Budget, rows []driver.HistoryRow, 
 type replayed struct {
 	row   driver.HistoryRow
 	place int64 // among the rows
-	price int64 // of each call
+	calls int64 // all of them
+	units int64 // that they take together
 	left  int64 // calls that are not yet charged
 	step  int64 // µs until they are tried again at the earliest
+}
+
+// take is what the next so many of the calls take: all take as much, to a unit.
+func (r *replayed) take(calls int64) int64 {
+	upTo := func(n int64) int64 { return r.units/r.calls*n + r.units%r.calls*n/r.calls }
+	done := r.calls - r.left
+	return upTo(done+calls) - upTo(done)
+}
+
+// repriced is what calls were charged, at another price of their operation.
+func repriced(row driver.HistoryRow, was, price int64) int64 {
+	if was == price {
+		return row.Units
+	}
+	if was == 0 {
+		return row.Calls * price
+	}
+	return row.Units/was*price + row.Units%was*price/was
 }
 
 // step is how soon calls that are refused are tried again: within the shortest of their limits'
@@ -156,7 +180,7 @@ func (l *replaying) charge(some *replayed) {
 
 // ask charges so many of some calls if they fit.
 func (l *replaying) ask(some *replayed, calls int64) *refused {
-	q := ask{job: some.row.Job, needs: []driver.Need{{Operation: some.row.Operation, Units: calls * some.price, Calls: calls}}}
+	q := ask{job: some.row.Job, needs: []driver.Need{{Operation: some.row.Operation, Units: some.take(calls), Calls: calls}}}
 	no := l.ledger.decide(&q, l.now, &l.scratch)
 	if no == nil {
 		l.ledger.take(&q, l.scratch, l.now, l.now)
@@ -176,5 +200,5 @@ func (l *replaying) refuse(some *replayed, by string) {
 	if hour := instant(some.row.Hour); hour.Before(one.First) {
 		one.First, one.Limit = hour, by
 	}
-	one.Calls, one.Units = one.Calls+some.left, one.Units+some.left*some.price
+	one.Calls, one.Units = one.Calls+some.left, one.Units+some.take(some.left)
 }

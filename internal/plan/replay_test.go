@@ -45,7 +45,8 @@ func (h *history) charge(operation, job string, calls int) (granted int) {
 }
 
 func (h *history) replay(spec budget.Spec, span time.Duration) *Replay {
-	return must.Get(NewReplay(h.t.Context(), h.store, must.Get(budget.New(h.store, spec))(h.t), time.Now(), span))(h.t)
+	b := must.Get(budget.New(h.store, spec))(h.t)
+	return must.Get(NewReplay(h.t.Context(), h.store, must.Get(budget.New(h.store, h.spec))(h.t), b, time.Now(), span))(h.t)
 }
 
 func rolling(name string, units int64, over time.Duration) limit.Limit {

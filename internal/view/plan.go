@@ -37,7 +37,11 @@ func Plan(p *answer.Plan) string {
 		b.WriteString("\n" + table.Wrap("", "Nothing that was tried (another hour or minute, another stagger, a share, fewer pages) makes more passes complete."))
 	}
 	for _, a := range p.Advice {
-		b.WriteString("\n" + table.Wrap("", fmt.Sprintf("With this change, %d of %d passes will be complete:", a.Complete, a.Passes)) + "  --set '" + a.Set + "'\n")
+		text := fmt.Sprintf("With this change, %d of %d passes will be complete", a.Complete, a.Passes)
+		if a.FirstCut != nil {
+			text += "; " + a.FirstCut.Job + " will still lack units"
+		}
+		b.WriteString("\n" + table.Wrap("", text+":") + "  --set '" + a.Set + "'\n")
 	}
 	return b.String()
 }
@@ -193,7 +197,10 @@ func Replay(r *answer.Replay) string {
 		if at := time.Time(one.Since); !at.IsZero() {
 			since = at
 		}
-		text := fmt.Sprintf("%s: %s since %s, %s units at these prices", one.Budget, Plural(int(one.Calls), "call"), Time(since), Number(one.Units))
+		text := fmt.Sprintf("%s: %s since %s, %s units", one.Budget, Plural(int(one.Calls), "call"), Time(since), Number(one.Charged))
+		if one.Units != one.Charged {
+			text += fmt.Sprintf(", %s at these prices", Number(one.Units))
+		}
 		switch {
 		case one.Calls == 0:
 			b.WriteString(table.Wrap("", fmt.Sprintf("%s: nothing was charged since %s.", one.Budget, Time(since))))
@@ -210,7 +217,7 @@ func Replay(r *answer.Replay) string {
 		}
 		b.WriteString(table.Wrap("", text+fmt.Sprintf("; %s (%s units) would not have fitted:", Plural(int(calls), "call"), Number(units))) + t.String())
 	}
-	b.WriteString(table.Wrap("", "The history is by the hour: the calls of an hour are taken as spread evenly over it. Calls that were refused at the time are not in it."))
+	b.WriteString(table.Wrap("", "The history is by the hour: the calls of an hour are taken as made when they fit best. Calls that were refused at the time are not in it."))
 	return b.String()
 }
 

@@ -247,23 +247,22 @@ func TestByPlan(t *testing.T) {
 func TestReplay(t *testing.T) {
 	r := answer.NewReplay([]*plan.Replay{
 		{Budget: "shop/idle", From: noon},
-		{Budget: "shop/main", From: noon, Calls: 1, Units: 100},
-		{Budget: "shop/new", From: noon, Since: noon.Add(time.Hour), Calls: 20, Units: 2000, Refused: []plan.ReplayRefused{
+		{Budget: "shop/main", From: noon, Calls: 1, Charged: 100, Units: 100},
+		{Budget: "shop/new", From: noon, Since: noon.Add(time.Hour), Calls: 20, Charged: 1000, Units: 2000, Refused: []plan.ReplayRefused{
 			{Job: "backfill", Operation: "search", Calls: 2, Units: 200, First: noon.Add(2 * time.Hour), Limit: "day"},
 			{Operation: "get", Calls: 1, Units: 1, First: noon.Add(3 * time.Hour), Limit: "day"},
 		}},
 	}, noon.Add(48*time.Hour))
 	saysExactly(t, Replay(&r), `
 shop/idle: nothing was charged since 2026-11-20 12:00:00Z.
-shop/main: 1 call since 2026-11-20 12:00:00Z, 100 units at these prices; all
-would have fitted.
-shop/new: 20 calls since 2026-11-20 13:00:00Z, 2000 units at these prices; 3
-calls (201 units) would not have fitted:
+shop/main: 1 call since 2026-11-20 12:00:00Z, 100 units; all would have fitted.
+shop/new: 20 calls since 2026-11-20 13:00:00Z, 1000 units, 2000 at these prices;
+3 calls (201 units) would not have fitted:
 JOB       OPERATION  CALLS  UNITS  FIRST IN THE HOUR     LIMIT
 backfill  search         2    200  2026-11-20 14:00:00Z  day
 -         get            1      1  2026-11-20 15:00:00Z  day
-The history is by the hour: the calls of an hour are taken as spread evenly over
-it. Calls that were refused at the time are not in it.
+The history is by the hour: the calls of an hour are taken as made when they fit
+best. Calls that were refused at the time are not in it.
 `)
 }
 
