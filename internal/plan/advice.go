@@ -30,14 +30,14 @@ const (
 
 // Advise tries changes of the configuration by the same simulation: another hour or minute,
 // another stagger, a share, fewer pages. It returns the one that makes most passes complete, of
-// several the one that changes least; nil: none makes more complete. A job whose passes are all
-// complete now stays so. change returns the question with a change; one that the configuration
+// several the one that changes least; nil: none makes more complete. A job of which no pass
+// lacks units now stays so, and none gets fewer passes. change returns the question with a change; one that the configuration
 // does not allow is left out.
 func (q *Question) Advise(ctx context.Context, p *Plan, change func(set string) (*Question, error)) (*Advice, error) {
 	if !p.Short() {
 		return nil, nil
 	}
-	whole := q.whole(p)
+	before := q.Sums(p)
 	list := q.changes(p)
 	list = list[:min(len(list), mostChanges, max(1, mostPasses/max(1, len(p.Passes))))]
 	var best *Advice
@@ -50,22 +50,20 @@ func (q *Question) Advise(ctx context.Context, p *Plan, change func(set string) 
 		if err != nil {
 			return nil, err
 		}
-		harms := slices.ContainsFunc(whole, func(job string) bool { return !slices.Contains(other.whole(lived), job) })
-		if n := lived.Complete(); n > p.Complete() && !harms && (best == nil || n > best.Complete) {
+		if n := lived.Complete(); n > p.Complete() && !harms(before, other.Sums(lived)) && (best == nil || n > best.Complete) {
 			best = &Advice{set, n, lived}
 		}
 	}
 	return best, nil
 }
 
-// whole are the jobs of which no pass of a plan lacks units.
-func (q *Question) whole(p *Plan) (names []string) {
-	for _, j := range q.Sums(p) {
-		if j.First == nil {
-			names = append(names, j.Name)
-		}
-	}
-	return names
+// harms reports whether a job of which no pass lacked units does so after a change, or has fewer
+// passes.
+func harms(before, after []JobPlan) bool {
+	return slices.ContainsFunc(before, func(j JobPlan) bool {
+		at := slices.IndexFunc(after, func(other JobPlan) bool { return other.Name == j.Name })
+		return at < 0 || after[at].Passes < j.Passes || j.First == nil && after[at].First != nil
+	})
 }
 
 // changes are what may help, those first that change least: for each kind of change, for the
