@@ -30,8 +30,9 @@ const (
 
 // Advise tries changes of the configuration by the same simulation: another hour or minute,
 // another stagger, a share, fewer pages. It returns the one that makes most passes complete, of
-// several the one that changes least; nil: none makes more complete. change returns the
-// question with a change; one that the configuration does not allow is left out.
+// several the one that changes least; nil: none makes more complete, other than by putting passes
+// off until after the plan. change returns the question with a change; one that the configuration
+// does not allow is left out.
 func (q *Question) Advise(ctx context.Context, p *Plan, change func(set string) (*Question, error)) (*Advice, error) {
 	if !p.Short() {
 		return nil, nil
@@ -47,6 +48,9 @@ func (q *Question) Advise(ctx context.Context, p *Plan, change func(set string) 
 		lived, err := other.Plan(ctx)
 		if err != nil {
 			return nil, err
+		}
+		if len(lived.Passes) < len(p.Passes) { // it only puts passes off until after the plan
+			continue
 		}
 		if n := lived.Complete(); n > p.Complete() && (best == nil || n > best.Complete) {
 			best = &Advice{set, n, lived}

@@ -3,11 +3,11 @@ package plan
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
-	"slices"
 )
 
 // look asks whether what a run needs would fit, as package jobs does.

@@ -2,10 +2,10 @@ package plan
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/must"
-	"time"
 )
 
 // limit draws a limit of any kind; the first covers every operation.
