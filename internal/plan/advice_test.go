@@ -45,7 +45,7 @@ func TestAdvice(t *testing.T) {
 		{"hour", "window = \"6h\"\nlimit = 100", []string{`big: schedule = "0 1 * * *"; needs = { op = 80 }`, `small: schedule = "0 2 * * *"; needs = { op = 40 }`}, 24, `job.small.schedule="0 8 * * *"`},
 		{"stagger", "window = \"2m\"\nlimit = 10", []string{`some: schedule = "5,35 1 * * *"; needs = { op = 10 }; regions = ["US", "GB", "DE"]; stagger = "3m"`}, 6, `job.some.stagger="6m"`},
 		{"share", "calendar = \"day\"\nlimit = 100", []string{`hog: schedule = "5,35 1 * * *"; needs = { op = 45 }`, `small: schedule = "0 2-5 * * *"; needs = { op = 5 }`}, 6, `upstream.up.share.small={ jobs = ["small"], units = 20, limits = ["all"] }`},
-		{"not after the plan", "calendar = \"day\"\nlimit = 100", []string{`hog: schedule = "0 1 * * *"; needs = { op = 90 }`, `small: schedule = "0 2-5 * * *"; needs = { op = 5 }`}, 6, `upstream.up.share.small={ jobs = ["small"], units = 20, limits = ["all"] }`},
+		{"not after the plan", "calendar = \"day\"\nlimit = 100", []string{`hog: schedule = "0 1 * * *"; needs = { op = 45 }; regions = ["US", "GB"]`, `small: schedule = "0 2-5 * * *"; needs = { op = 5 }`}, 6, `upstream.up.share.small={ jobs = ["small"], units = 20, limits = ["all"] }`},
 		{"pages", "calendar = \"day\"\nlimit = 100", []string{`first: schedule = "5,35 1 * * *"; needs = { op = 20 }`, `pages: schedule = "5,35 2 * * *"; regions = ["US"]; [job.pages.fetch]; operation = "page"; url = "https://up.test/{region}"; max_pages = 6; next_page = { param = "p", from = "n" }; output = "{region}-{tick}"`}, 6, `job.pages.fetch.max_pages=3`},
 		{"none", "calendar = \"day\"\nlimit = 100", []string{`one: schedule = "0 1 * * *"; needs = { op = 80 }`, `two: schedule = "0 2 * * *"; needs = { op = 80 }`}, 20, ``},
 	} {
