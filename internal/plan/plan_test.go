@@ -72,26 +72,44 @@ func TestPlanIsWhatIsLived(t *testing.T) {
 // deferred, with what then happens. In a few days it differs: two calls of the plan are a part of a millisecond apart.
 func TestPlanFromTheMidst(t *testing.T) {
 	seed := effort.Seed(t, "PLAN_SEED")
-	all := effort.Number(t, "PLAN_DAYS", uint64(days()))
+	all := effort.Number(t, "PLAN_DAYS", uint64(days()/2))
 	differ := uint64(0)
 	for i := range all {
-		y := drawn(t, seed+i, false)
-		at := y.midst(dice{rand.New(rand.NewPCG(seed+i, 77))})
-		var says []Pass
-		lived := liveAsked(t, y, at, func(ctx context.Context, q Question) { says = planned(t, ctx, q) })
-		list := differencesFrom(at, lived.Passes, says)
-		if len(list) == 0 {
-			continue
-		}
-		differ++
-		t.Logf("seed %d, from %s to %s: %d differences\n%s", seed+i, at.Format(time.RFC3339Nano), y.until.Format(time.RFC3339), len(list), strings.Join(list[:min(len(list), 4)], "\n"))
-		if os.Getenv("PLAN_SHOW") != "" {
-			t.Logf("%s\nlived\n%s\nplanned\n%s", y.config, shown(lived.Passes), shown(says))
+		if list := midstDiffers(t, seed+i); len(list) > 0 {
+			differ++
+			t.Log(strings.Join(list, "\n"))
 		}
 	}
 	if differ > 2+all/50 {
 		t.Errorf("%d of %d days differ", differ, all)
 	}
+}
+
+// Days that differed once: because of a bucket's level, of needs that were learned in the day, and of the order of a pass's
+// later parts.
+func TestPlanFromTheMidstAgain(t *testing.T) {
+	for _, seed := range []uint64{3081, 3087, 3163, 7172} {
+		if list := midstDiffers(t, seed); len(list) > 0 {
+			t.Error(strings.Join(list, "\n"))
+		}
+	}
+}
+
+// midstDiffers plans from an instant of a day on, and says what differs from what is lived.
+func midstDiffers(t *testing.T, seed uint64) []string {
+	t.Helper()
+	y := drawn(t, seed, false)
+	at := y.midst(dice{rand.New(rand.NewPCG(seed, 77))})
+	var says []Pass
+	lived := liveAsked(t, y, at, func(ctx context.Context, q Question) { says = planned(t, ctx, q) })
+	list := differencesFrom(at, lived.Passes, says)
+	if len(list) == 0 {
+		return nil
+	}
+	if os.Getenv("PLAN_SHOW") != "" {
+		t.Logf("%s\nlived\n%s\nplanned\n%s", y.config, shown(lived.Passes), shown(says))
+	}
+	return append([]string{fmt.Sprintf("seed %d, from %s to %s: %d differences", seed, at.Format(time.RFC3339Nano), y.until.Format(time.RFC3339), len(list))}, list[:min(len(list), 4)]...)
 }
 
 // midst is an instant of the first half of the day: mostly soon after a job has ticked.
@@ -112,7 +130,8 @@ func (y *day) midst(d dice) time.Time {
 func TestPlanOfLearnedNeeds(t *testing.T) {
 	seed := effort.Seed(t, "PLAN_SEED")
 	var all agreement
-	for i := range effort.Number(t, "PLAN_DAYS", uint64(days())) {
+	number := effort.Number(t, "PLAN_DAYS", uint64(days()))
+	for i := range number {
 		y := drawn(t, seed+i, true)
 		var says []Pass
 		lived := live(t, y, func(ctx context.Context, q Question) { says = planned(t, ctx, q) })
@@ -126,6 +145,9 @@ func TestPlanOfLearnedNeeds(t *testing.T) {
 		}
 	}
 	t.Logf("of %d cuts that were planned %d came: precision %.3f; of %d that came as many were planned: recall %.3f", all.planned, all.both, all.precision(), all.lived, all.recall())
+	if number < 100 { // a few days say nothing of that
+		return
+	}
 	if all.lived < 100 || all.precision() < 0.95 || all.recall() < 0.95 {
 		t.Errorf("precision %.3f and recall %.3f over %d cuts: want at least 0.95 over 100", all.precision(), all.recall(), all.lived)
 	}
