@@ -30,8 +30,8 @@ const (
 
 // Advise tries changes of the configuration by the same simulation: another hour or minute,
 // another stagger, a share, fewer pages. It returns the one that makes most passes complete, of
-// several the one that changes least; nil: none makes more complete. A job of which no pass
-// lacks units now stays so, and none gets fewer passes. change returns the question with a change; one that the configuration
+// several the one that changes least; nil: none makes more complete, other than by putting passes
+// off until after the plan. change returns the question with a change; one that the configuration
 // does not allow is left out.
 func (q *Question) Advise(ctx context.Context, p *Plan, change func(set string) (*Question, error)) (*Advice, error) {
 	if !p.Short() {
@@ -50,19 +50,18 @@ func (q *Question) Advise(ctx context.Context, p *Plan, change func(set string) 
 		if err != nil {
 			return nil, err
 		}
-		if n := lived.Complete(); n > p.Complete() && !harms(before, other.Sums(lived)) && (best == nil || n > best.Complete) {
+		if n := lived.Complete(); n > p.Complete() && !putsOff(before, other.Sums(lived)) && (best == nil || n > best.Complete) {
 			best = &Advice{set, n, lived}
 		}
 	}
 	return best, nil
 }
 
-// harms reports whether a job of which no pass lacked units does so after a change, or has fewer
-// passes.
-func harms(before, after []JobPlan) bool {
+// putsOff reports whether a job has fewer passes after a change.
+func putsOff(before, after []JobPlan) bool {
 	return slices.ContainsFunc(before, func(j JobPlan) bool {
 		at := slices.IndexFunc(after, func(other JobPlan) bool { return other.Name == j.Name })
-		return at < 0 || after[at].Passes < j.Passes || j.First == nil && after[at].First != nil
+		return at < 0 || after[at].Passes < j.Passes
 	})
 }
 

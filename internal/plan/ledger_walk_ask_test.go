@@ -3,7 +3,6 @@ package plan
 import (
 	"context"
 	"errors"
-
 	"slices"
 
 	"github.com/quotactl/quotactl/budget"

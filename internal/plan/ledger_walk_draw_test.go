@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-
 	"time"
 
 	"github.com/quotactl/quotactl/budget/limit"

@@ -89,20 +89,15 @@ func (l *ledger) fitsFrom(q *ask, t *taken, held usage) int64 {
 	if c.limit.Window.Kind == limit.CalendarKind {
 		return l.fitsCalendarFrom(q, t, held)
 	}
-	left := usage{c.used, slices.Clone(c.shares)}
-	fits, at := limit.Never, l.now
-	c.returning(l.now, func(next int64, one *counted) bool {
-		if next > at && at > l.now && l.lacks(q, t, at, left, held) == 0 { // all that returns at one instant has returned
-			fits = at
-			return false
-		}
-		at = next
+	left, fits := usage{c.used, slices.Clone(c.shares)}, limit.Never
+	c.returning(l.now, func(at int64, one *counted) bool {
 		left.add(-one.amount, int(one.share))
-		return true
+		if l.lacks(q, t, at, left, held) > 0 {
+			return true
+		}
+		fits = at
+		return false
 	})
-	if fits == limit.Never && at > l.now && l.lacks(q, t, at, left, held) == 0 {
-		return at
-	}
 	return fits
 }
 
