@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
-	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/plan"
@@ -84,26 +83,44 @@ func TestPlanIsWhatIsLived(t *testing.T) {
 // deferred, with what then happens. In a few days it differs: two calls of the plan are a part of a millisecond apart.
 func TestPlanFromTheMidst(t *testing.T) {
 	seed := effort.Seed(t, "PLAN_SEED")
-	all := effort.Number(t, "PLAN_DAYS", uint64(days()))
+	all := effort.Number(t, "PLAN_DAYS", uint64(days()/2))
 	differ := uint64(0)
 	for i := range all {
-		y := drawn(t, seed+i, false)
-		at := y.midst(dice{rand.New(rand.NewPCG(seed+i, 77))})
-		var says []Pass
-		lived := liveAsked(t, y, at, func(ctx context.Context, q Question) { says = planned(t, ctx, q) })
-		list := differencesFrom(at, lived.Passes, says)
-		if len(list) == 0 {
-			continue
-		}
-		differ++
-		t.Logf("seed %d, from %s to %s: %d differences\n%s", seed+i, at.Format(time.RFC3339Nano), y.until.Format(time.RFC3339), len(list), strings.Join(list[:min(len(list), 4)], "\n"))
-		if os.Getenv("PLAN_SHOW") != "" {
-			t.Logf("%s\nlived\n%s\nplanned\n%s", y.config, shown(lived.Passes), shown(says))
+		if list := midstDiffers(t, seed+i); len(list) > 0 {
+			differ++
+			t.Log(strings.Join(list, "\n"))
 		}
 	}
 	if differ > 2+all/50 {
 		t.Errorf("%d of %d days differ", differ, all)
 	}
+}
+
+// Days that differed once: because of a bucket's level, of needs that were learned in the day, and of the order of a pass's
+// later parts.
+func TestPlanFromTheMidstAgain(t *testing.T) {
+	for _, seed := range []uint64{3081, 3087, 3163, 7172} {
+		if list := midstDiffers(t, seed); len(list) > 0 {
+			t.Error(strings.Join(list, "\n"))
+		}
+	}
+}
+
+// midstDiffers plans from an instant of a day on, and says what differs from what is lived.
+func midstDiffers(t *testing.T, seed uint64) []string {
+	t.Helper()
+	y := drawn(t, seed, false)
+	at := y.midst(dice{rand.New(rand.NewPCG(seed, 77))})
+	var says []Pass
+	lived := liveAsked(t, y, at, func(ctx context.Context, q Question) { says = planned(t, ctx, q) })
+	list := differencesFrom(at, lived.Passes, says)
+	if len(list) == 0 {
+		return nil
+	}
+	if os.Getenv("PLAN_SHOW") != "" {
+		t.Logf("%s\nlived\n%s\nplanned\n%s", y.config, shown(lived.Passes), shown(says))
+	}
+	return append([]string{fmt.Sprintf("seed %d, from %s to %s: %d differences", seed, at.Format(time.RFC3339Nano), y.until.Format(time.RFC3339), len(list))}, list[:min(len(list), 4)]...)
 }
 
 // midst is an instant of the first half of the day: mostly soon after a job has ticked.
