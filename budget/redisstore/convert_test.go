@@ -210,7 +210,7 @@ func TestHeadOfAnotherFormat(t *testing.T) {
 	}
 	m := must.Get(admin.HGetAll(t.Context(), "quotactl:v1:{"+name+"}:m").Result())(t)
 	head := func(format ...string) string {
-		sum := sha1.Sum([]byte(strings.Join(append(format, m["lid"], m["sig"], m["hosts"], "noted", "r:3600000000"), "\n")))
+		sum := sha1.Sum([]byte(strings.Join(append(format, m["lid"], m["sig"], m["hosts"], "noted", m["plans"], "r:3600000000"), "\n")))
 		return hex.EncodeToString(sum[:])[:24]
 	}
 	check.Equal(t, m["s"][:24], head("3"), "the head")
