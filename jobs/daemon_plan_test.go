@@ -92,6 +92,32 @@ func TestPlannedRequest(t *testing.T) {
 	})
 }
 
+// A run of one job alone writes nothing of what the share's jobs need: without a daemon its
+// guarantee stays whole, and beside one that daemon's records count.
+func TestPlannedOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHerd(t, setup{job: "schedule = \"@yearly\"", more: plannedDay(100, 60, `"feeds.*"`)},
+			"schedule = \"0 */6 * * *\"\nregions = [\"US\"]\nneeds = { \"videos.list\" = 1 }", `"feeds.us"`, `"feeds.eu"`)
+		once := func() {
+			t.Helper()
+			passes := must.Get(New(h.list[1:2], h.options))(t).Once(t.Context(), nil)
+			must.Equal(t, passes[0].Outcome, Succeeded, "the outcome")
+		}
+		once()
+		must.Equal(t, h.inForce(), 60, "in force after a run of one job, without a daemon")
+		must.Equal(t, h.take("backfill"), 40, "granted")
+		d := h.begin()
+		after(90 * time.Second) // between two records
+		must.Equal(t, h.inForce(), 7, "in force beside a daemon")
+		once()
+		must.Equal(t, h.inForce(), 7, "in force after a run of one job beside a daemon")
+		after(2 * time.Minute)
+		must.Equal(t, h.inForce(), 8, "in force when the daemon has counted it")
+		h.crash(d)
+	})
+}
+
 // inForce is what is in force of the guarantee of the day.
 func (h *herd) inForce() int64 {
 	h.t.Helper()
