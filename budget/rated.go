@@ -25,7 +25,7 @@ func (b *Budget) Rated(ctx context.Context) (Status, error) {
 	}
 	rates, err := b.rates(ctx, status)
 	if err != nil {
-		b.log.WarnContext(ctx, "the rates at which limits are spent are not known", "budget", b.spec.Name, "err", err)
+		b.log.WarnContext(ctx, "the rates at which limits are spent are not known", "budget", b.spec.Name, "error", err)
 		return status, nil
 	}
 	for i := range rates {

@@ -1,11 +1,12 @@
 package jobs
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -24,32 +25,88 @@ const (
 	planWithin = 10 * time.Second // how long the store may take for one
 )
 
-// planner writes what shares whose guarantees lapse by plan still need. One record at a time
-// is written, so that none replaces one that knows more.
+// planner writes what shares whose guarantees lapse by plan still need. Of each budget one
+// record at a time is written, so that none replaces one that knows more.
 type planner struct {
 	writer string
-	turn   chan struct{} // taken by who writes
 
-	mu     sync.Mutex        // guards counts; no store is asked while it is locked
-	counts map[string]string // by budget, the jobs of the last record that was written
+	mu      sync.Mutex // guards all but the turns, also of budgets; no store is asked while it is locked
+	budgets map[string]*planned
+}
+
+// planned is the writing of one budget's records.
+type planned struct {
+	turn    chan struct{} // taken by who writes, and by who uses learned
+	learned map[string]learned
+	next    *planWrite // that has not begun; nil: nobody asks for one
+	counted []*Job     // by which the last record was counted; nil: it is not known
+}
+
+// planWrite is one record. It serves all who asked before it began.
+type planWrite struct {
+	done chan struct{} // closed once it was tried
+	cut  bool          // it was not tried to the end, since who wrote had no more time
+}
+
+// learned is what the needs of a job are, until it has another record.
+type learned struct {
+	job   *Job
+	last  []byte
+	needs Needs
 }
 
 func newPlanner() *planner {
-	return &planner{writer: rand.Text(), turn: make(chan struct{}, 1), counts: map[string]string{}}
+	return &planner{writer: rand.Text(), budgets: map[string]*planned{}}
 }
 
-// counted is of what jobs the last record of a budget was; empty: there is none.
-func (p *planner) counted(budget string) string {
+// of is a budget's records.
+func (p *planner) of(budget string) *planned {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.counts[budget]
+	one := p.budgets[budget]
+	if one == nil {
+		one = &planned{turn: make(chan struct{}, 1)}
+		p.budgets[budget] = one
+	}
+	return one
 }
 
-// count notes of what jobs the last record of a budget is; empty: it is not known.
-func (p *planner) count(budget, jobs string) {
+// counts reports whether the last record of a budget was counted by the list as it was last
+// loaded.
+func (p *planner) counts(budget string, list []*Job) bool {
+	one := p.of(budget)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.counts[budget] = jobs
+	return len(one.counted) == len(list) && len(list) > 0 && &one.counted[0] == &list[0]
+}
+
+// join is the record that serves who asks now.
+func (p *planner) join(one *planned) *planWrite {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if one.next == nil {
+		one.next = &planWrite{done: make(chan struct{})}
+	}
+	return one.next
+}
+
+// begin has a record begin, by who has the turn; false: another has written it.
+func (p *planner) begin(one *planned, w *planWrite) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if one.next != w {
+		return false
+	}
+	one.next = nil
+	return true
+}
+
+// end notes by which jobs a record was counted; nil: it may not have been written.
+func (p *planner) end(one *planned, w *planWrite, list []*Job, cut bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	one.counted, w.cut = list, cut
+	close(w.done)
 }
 
 // isPlanned reports whether a guarantee of a budget lapses by plan.
@@ -64,7 +121,7 @@ func (r *Runner) planBefore(ctx context.Context, j *Job, claimed claim) {
 	if !isPlanned(b) {
 		return
 	}
-	if claimed.Kind != Scheduled || claimed.Part > 1 || r.planner.counted(j.Budget) != countsOf(r.list()) {
+	if claimed.Kind != Scheduled || claimed.Part > 1 || !r.planner.counts(j.Budget, r.list()) {
 		r.planBudget(ctx, j.Budget)
 	}
 }
@@ -82,39 +139,74 @@ func (r *Runner) planAll(ctx context.Context) {
 	}
 }
 
-// planBudget writes what the shares of a budget still need. Without an answer the last record
-// lasts until its end, and after that guarantees are whole.
+// planBudget writes what the shares of a budget still need, or waits for a record that another
+// begins from now on. Without an answer the last record lasts until its end, and after that
+// guarantees are whole.
 func (r *Runner) planBudget(ctx context.Context, name string) {
 	ctx, cancel := context.WithTimeout(ctx, planWithin)
 	defer cancel()
-	select {
-	case r.planner.turn <- struct{}{}:
-		defer func() { <-r.planner.turn }()
-	case <-ctx.Done():
-		r.planner.count(name, "")
-		return
+	one := r.planner.of(name)
+	for {
+		w := r.planner.join(one)
+		select {
+		case one.turn <- struct{}{}:
+			if r.planner.begin(one, w) {
+				list := r.list()
+				err := r.writePlan(ctx, name, list, one)
+				if err != nil {
+					list = nil
+					r.unplanned(name, err)
+				}
+				r.planner.end(one, w, list, err != nil && ctx.Err() != nil)
+			}
+			<-one.turn
+		case <-w.done:
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				r.unplanned(name, ctx.Err())
+			}
+			return
+		}
+		if <-w.done; !w.cut || ctx.Err() != nil {
+			return
+		}
 	}
-	list := r.list()
-	ahead := map[string]*jobAhead{}
-	need := func(l limit.Limit, s limit.Share, until time.Time) (int64, string, bool) {
-		return r.mayNeed(ctx, list, name, ahead, l, s, until)
-	}
-	if err := r.budget(name).WritePlan(ctx, r.planner.writer, planLasts, need); err != nil {
-		r.planner.count(name, "")
-		r.log.Warn("what shares may still need could not be written; their guarantees stay whole, at the latest from the end of the last record", "budget", name, "error", err)
-		return
-	}
-	r.planner.count(name, countsOf(list))
 }
 
-// countsOf names jobs and what their needs are counted by.
-func countsOf(list []*Job) string {
-	var of []string
-	for _, j := range list {
-		of = append(of, fmt.Sprint(j.Name, j.Budget, j.counts(), j.Regions, j.stated, j.bound, j.Retries))
+// unplanned logs that a record was not written.
+func (r *Runner) unplanned(name string, err error) {
+	r.log.Warn("what shares may still need could not be written; their guarantees stay whole, at the latest from the end of the last record", "budget", name, "error", err)
+}
+
+// writePlan is planBudget by a list of jobs, once it has the turn.
+func (r *Runner) writePlan(ctx context.Context, name string, list []*Job, one *planned) error {
+	b := r.budget(name)
+	var ahead map[string]*jobAhead // is read once the instant from which needs are counted is known
+	need := func(l limit.Limit, s limit.Share, until time.Time) (int64, string, bool) {
+		if ahead == nil {
+			ahead = r.readAhead(ctx, byPlan(b, list), one)
+		}
+		now := r.now()
+		sum, names, known := needs.OfShare(&s, list, func(j *Job) string { return j.Name }, func(j *Job) (int64, bool) {
+			a := ahead[j.Name]
+			if j.Budget != name || a == nil || a.err != nil {
+				return 0, false
+			}
+			return a.most(j, l, now, until)
+		})
+		return sum, digest(names), known
 	}
-	slices.Sort(of)
-	return digest(of)
+	return b.WritePlan(ctx, r.planner.writer, planLasts, need)
+}
+
+// byPlan are those of a list that a share names whose guarantee lapses by plan.
+func byPlan(b *budget.Budget, list []*Job) []*Job {
+	limits := b.Spec().Limits
+	return slices.DeleteFunc(slices.Clone(list), func(j *Job) bool {
+		return j.Budget != b.Name() || !slices.ContainsFunc(limits, func(l limit.Limit) bool {
+			return slices.ContainsFunc(l.Shares, func(s limit.Share) bool { return s.Plan && s.Has(j.Name) })
+		})
+	})
 }
 
 // digest is a digest of texts, in 16 hexadecimal digits.
@@ -130,96 +222,68 @@ type jobAhead struct {
 	err   error
 }
 
-// mayNeed is a [budget.MayNeed] of a budget's shares, by the jobs of a list. It is unknown if
-// one that the share names is not among them, or spends another budget here.
-func (r *Runner) mayNeed(ctx context.Context, list []*Job, name string, known map[string]*jobAhead, l limit.Limit, s limit.Share, until time.Time) (sum int64, jobs string, ok bool) {
-	var names []string
-	ok = true
-	for _, j := range list {
-		if !s.Has(j.Name) {
+// readAhead reads what is known of jobs: their documents, and what they have learned since they
+// were last read.
+func (r *Runner) readAhead(ctx context.Context, list []*Job, one *planned) map[string]*jobAhead {
+	ahead := map[string]*jobAhead{}
+	names := make([]string, len(list))
+	for i, j := range list {
+		names[i] = j.Name
+	}
+	documents, err := r.docs.state.Jobs(ctx, names)
+	if err != nil {
+		return ahead
+	}
+	known := map[string]learned{}
+	var anew []*Job
+	for i, j := range list {
+		s, err := readDocument[state](j.Name, documents[i])
+		ahead[j.Name] = &jobAhead{state: s, err: err}
+		if err != nil {
 			continue
 		}
-		names = append(names, j.Name)
-		if j.Budget != name {
-			ok = false
-			continue
-		}
-		if known[j.Name] == nil {
-			known[j.Name] = r.readAhead(ctx, j)
-		}
-		amount, counted := known[j.Name].most(j, l, r.now(), until, s.Guarantee)
-		ok = ok && counted
-		sum = min(sum+min(amount, limit.MaxUnits), limit.MaxUnits)
-	}
-	for _, pattern := range s.Jobs {
-		if !strings.HasSuffix(pattern, "*") && !slices.Contains(names, pattern) {
-			ok = false
+		if before := one.learned[j.Name]; before.job == j && bytes.Equal(before.last, s.Last) {
+			known[j.Name], ahead[j.Name].needs = before, before.needs
+		} else {
+			anew = append(anew, j)
 		}
 	}
-	slices.Sort(names)
-	return sum, digest(names), ok && len(names) > 0
-}
-
-// readAhead reads what is known of a job.
-func (r *Runner) readAhead(ctx context.Context, j *Job) *jobAhead {
-	found, err := r.docs.state.Job(ctx, j.Name)
-	if err != nil {
-		return &jobAhead{err: err}
+	found, errs := readNeedsBy(ctx, r.docs.state, anew, needs.Most)
+	for i, j := range anew {
+		a := ahead[j.Name]
+		if a.needs, a.err = found[i], errs[i]; a.err == nil {
+			known[j.Name] = learned{j, a.state.Last, a.needs}
+		}
 	}
-	s, err := readDocument[state](j.Name, found)
-	if err != nil {
-		return &jobAhead{err: err}
-	}
-	n, err := j.readNeedsBy(ctx, r.docs.state, needs.Most)
-	return &jobAhead{s, n, err}
+	one.learned = known
+	return ahead
 }
 
 // most is what a job may still need of a limit until an instant: for the ticks until then,
 // and those that nobody has accounted for yet; for what waits, was asked for or was deferred; and
-// for passes under way, which may take all of theirs. It stops counting ticks at enough.
-func (a *jobAhead) most(j *Job, l limit.Limit, now, until time.Time, enough int64) (sum int64, known bool) {
-	if a.err != nil {
-		return 0, false
-	}
-	ahead := needs.Ahead{Run: a.needs.Run, Times: 1 + int64(j.Retries), Passes: int64(len(a.state.Waiting))}
-	part := func(regions []string) {
-		if len(regions) == 0 {
-			ahead.Passes++
-			return
-		}
-		ahead.Parts = append(ahead.Parts, regions)
-	}
+// for passes under way, which may take all of theirs.
+func (a *jobAhead) most(j *Job, l limit.Limit, now, until time.Time) (sum int64, known bool) {
+	ahead := j.Ahead(a.needs, a.state.Until, now, until)
+	ahead.Passes += int64(len(a.state.Waiting))
 	for i := range a.state.Active {
-		part(a.state.Active[i].regions())
+		ahead.Add(a.state.Active[i].regions())
 	}
 	for _, asked := range a.state.Requests {
-		part(asked.Regions)
+		ahead.Add(asked.Regions)
 	}
-	for range a.state.Deferred {
-		ahead.Passes++
+	for _, left := range a.state.Deferred {
+		ahead.Add(left.Regions)
 	}
-	amount := func(e needs.Estimate) (sum int64) {
-		for _, one := range e.Amounts {
-			switch {
-			case !l.Covers(one.Operation):
-			case l.Counts == limit.CountCalls:
-				sum += min(one.Calls, limit.MaxUnits)
-			default:
-				sum += min(one.Units, limit.MaxUnits)
-			}
-		}
-		return sum
-	}
+	return ahead.Most(j.Regions, l)
+}
+
+// Ahead are the passes of the ticks until an instant, and of those that nobody has accounted
+// for since accounted (µs; 0: never). Other passes are to be added.
+func (j *Job) Ahead(n Needs, accounted int64, now, until time.Time) needs.Ahead {
 	from := now.Add(-onTime)
-	if accounted := time.UnixMicro(a.state.Until); a.state.Until > 0 && (accounted.After(from) || j.CatchUp != CatchUpNone) {
-		from = accounted
+	if at := time.UnixMicro(accounted); accounted > 0 && (at.After(from) || j.CatchUp != CatchUpNone) {
+		from = at
 	}
-	each, known := needs.Ahead{Run: ahead.Run, Times: ahead.Times, Passes: 1}.Most(j.Regions, amount)
-	if !known {
-		return 0, false
-	}
-	for tick := j.Next(from); each > 0 && !tick.IsZero() && tick.Before(until) && ahead.Passes <= enough/each; tick = j.Next(tick) {
-		ahead.Passes++
-	}
-	return ahead.Most(j.Regions, amount)
+	ticks, _, _ := j.Schedule.Between(from, until.Add(-time.Microsecond), 0)
+	return needs.Ahead{Run: n.Run, Times: 1 + int64(j.Retries), Passes: int64(ticks)}
 }

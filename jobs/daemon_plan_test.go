@@ -1,15 +1,19 @@
 package jobs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/internal/must"
@@ -89,6 +93,94 @@ func TestPlannedRequest(t *testing.T) {
 		must.Equal(t, h.used(), 100, "used")
 		check.EqualSlices(t, h.recordsOf("job0"), []string{"1m30s succeeded"}, "records")
 		h.crash(h.daemons[0])
+	})
+}
+
+// A run of one job alone writes nothing of what the share's jobs need: without a daemon its
+// guarantee stays whole, and beside one that daemon's records count.
+func TestPlannedOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHerd(t, setup{job: "schedule = \"@yearly\"", more: plannedDay(100, 60, `"feeds.*"`)},
+			"schedule = \"0 */6 * * *\"\nregions = [\"US\"]\nneeds = { \"videos.list\" = 1 }", `"feeds.us"`, `"feeds.eu"`)
+		once := func() {
+			t.Helper()
+			passes := must.Get(New(h.list[1:2], h.options))(t).Once(t.Context(), nil)
+			must.Equal(t, passes[0].Outcome, Succeeded, "the outcome")
+		}
+		once()
+		must.Equal(t, h.inForce(), 60, "in force after a run of one job, without a daemon")
+		must.Equal(t, h.take("backfill"), 40, "granted")
+		d := h.begin()
+		after(90 * time.Second) // between two records
+		must.Equal(t, h.inForce(), 7, "in force beside a daemon")
+		once()
+		must.Equal(t, h.inForce(), 7, "in force after a run of one job beside a daemon")
+		after(2 * time.Minute)
+		must.Equal(t, h.inForce(), 8, "in force when the daemon has counted it")
+		h.crash(d)
+	})
+}
+
+// askedState counts what is read of it, and takes a second for the documents.
+type askedState struct {
+	State
+	documents, histories atomic.Int64
+}
+
+func (s *askedState) Jobs(ctx context.Context, names []string) ([]driver.JobDocument, error) {
+	s.documents.Add(1)
+	time.Sleep(time.Second)
+	return s.State.Jobs(ctx, names)
+}
+
+func (s *askedState) JobHistory(ctx context.Context, q driver.JobHistoryQuery) ([]driver.JobRecord, error) {
+	s.histories.Add(1)
+	return s.State.JobHistory(ctx, q)
+}
+
+// Passes that end together have two records written, the one under way and one that counts them
+// all; none reads again what its jobs have learned.
+func TestPlannedTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHerd(t, setup{job: "schedule = \"@yearly\"", more: plannedDay(100, 60, `"job0", "job1"`)},
+			"schedule = \"0 */6 * * *\"\nregions = [\"US\"]", "job0", "job1")
+		asked := &askedState{State: h.store}
+		options := h.options
+		options.State = asked
+		r := must.Get(New(h.list, options))(t)
+		var asking sync.WaitGroup
+		planned := func() {
+			asking.Go(func() { r.planBudget(t.Context(), "youtube/key1") })
+		}
+		gone, leave := context.WithCancel(t.Context())
+		asking.Go(func() { r.planBudget(gone, "youtube/key1") })
+		after(500 * time.Millisecond)
+		for range 200 {
+			planned()
+		}
+		asking.Wait()
+		check.Equal(t, time.Since(midnight), 2*time.Second, "written after")
+		check.Equal(t, asked.documents.Load(), 2, "times that documents were read")
+		check.Equal(t, asked.histories.Load(), 2, "histories read, of two jobs")
+		must.Equal(t, r.planner.counts("youtube/key1", r.list()), true, "counted")
+
+		passes := must.Get(New(h.list[1:2], h.options))(t).Once(t.Context(), nil)
+		must.Equal(t, passes[0].Outcome, Succeeded, "the outcome")
+		planned()
+		asking.Wait()
+		check.Equal(t, asked.histories.Load(), 3, "histories read when one of the jobs has a new record")
+
+		// Who writes is cut off: another of those it served writes instead.
+		asked.documents.Store(0)
+		asking.Go(func() { r.planBudget(gone, "youtube/key1") })
+		synctest.Wait()
+		leave()
+		planned()
+		asking.Wait()
+		check.Equal(t, asked.documents.Load() >= 2, true, "documents were read again")
+		must.Equal(t, r.planner.counts("youtube/key1", r.list()), true, "counted")
 	})
 }
 

@@ -90,6 +90,17 @@ const (
 // ReadNeeds says what the runs of jobs are expected to take, in the order of list. It
 // reads records only of jobs without configured needs, mostly the newest 30 of each.
 func ReadNeeds(ctx context.Context, in State, list []*Job) ([]Needs, error) {
+	found, errs := readNeedsBy(ctx, in, list, needs.Learn)
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// readNeedsBy is ReadNeeds with another way to learn, and an error for each job.
+func readNeedsBy(ctx context.Context, in State, list []*Job, learn func([]needs.Sample) needs.Estimate) ([]Needs, []error) {
 	found, errs := make([]Needs, len(list)), make([]error, len(list))
 	free := make(chan struct{}, needsReaders)
 	var reading sync.WaitGroup
@@ -97,16 +108,11 @@ func ReadNeeds(ctx context.Context, in State, list []*Job) ([]Needs, error) {
 		free <- struct{}{}
 		reading.Go(func() {
 			defer func() { <-free }()
-			found[i], errs[i] = j.readNeeds(ctx, in)
+			found[i], errs[i] = j.readNeedsBy(ctx, in, learn)
 		})
 	}
 	reading.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
-		}
-	}
-	return found, nil
+	return found, errs
 }
 
 // readNeeds is ReadNeeds of one job.

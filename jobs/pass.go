@@ -42,7 +42,9 @@ type pass struct {
 // when ctx ends the pass is cut at once.
 func (r *Runner) pass(ctx, soft context.Context, j *Job, claimed claim, next string, once bool) Pass {
 	log := r.log.With("job", j.Name, "budget", j.Budget)
-	r.planBefore(ctx, j, claimed)
+	if !once { // what runs only the jobs named does not know what the others need
+		r.planBefore(ctx, j, claimed)
+	}
 	p := &pass{
 		runner: r, job: j, once: once, held: heldClaim{claimed, r.docs, j, log}, tick: time.UnixMicro(claimed.Tick).UTC(),
 		budget: r.budget(j.Budget).ForJob(j.Name, j.says()), log: log,

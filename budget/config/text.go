@@ -1,7 +1,9 @@
 package config
 
 import (
+	"fmt"
 	"regexp"
+	"strings"
 	"sync"
 )
 
@@ -25,4 +27,15 @@ func VariableText(name string) string {
 // does not need.
 func lazily(pattern string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
+}
+
+func quoteList(words []string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = fmt.Sprintf("%q", w)
+	}
+	if len(quoted) < 2 {
+		return strings.Join(quoted, "")
+	}
+	return strings.Join(quoted[:len(quoted)-1], ", ") + " or " + quoted[len(quoted)-1]
 }

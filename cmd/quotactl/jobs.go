@@ -78,7 +78,7 @@ func (a *app) ratedOf(ctx context.Context, cfg *config.Config, store open.Backen
 			status, err = b.Rated(ctx)
 		}
 		if err != nil {
-			a.logger().Warn("the rates at which limits are spent are not known", "budget", job.Budget, "err", err)
+			a.logger().Warn("the rates at which limits are spent are not known", "budget", job.Budget, "error", err)
 			continue
 		}
 		found = append(found, status)

@@ -297,7 +297,7 @@ func (a *app) forecast(ctx context.Context, cfg *config.Config, store open.Backe
 		question, lived, err = plan.Ahead(ctx, store, w.budgets, list, now, until)
 	}
 	if err != nil {
-		a.logger().Warn("what the next passes will lack is not known", "err", err)
+		a.logger().Warn("what the next passes will lack is not known", "error", err)
 		return nil
 	}
 	return answer.NewForecast(question, lived)

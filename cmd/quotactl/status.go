@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +25,7 @@ import (
 type statusFlags struct {
 	failUnder     string
 	least         answer.Threshold // failUnder, read
+	judge         bool             // by it
 	sandbox, json bool
 }
 
@@ -48,8 +48,10 @@ percentage is that of this limit. A locked budget has nothing left.`,
 		Args:              arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
-			if f.least, err = answer.ParseThreshold(cmp.Or(f.failUnder, "0")); err != nil {
-				return usage("--fail-under %q: %w", f.failUnder, err)
+			if f.judge = cmd.Flags().Changed("fail-under"); f.judge {
+				if f.least, err = answer.ParseThreshold(f.failUnder); err != nil {
+					return usage("--fail-under %q: %w", f.failUnder, err)
+				}
 			}
 			ctx, stop := untilSignal(cmd.Context())
 			defer stop()
@@ -96,7 +98,7 @@ func (a *app) status(ctx context.Context, names []string, f statusFlags) error {
 	} else {
 		err = writeText(a.stdout, seen.text())
 	}
-	if f.failUnder == "" {
+	if !f.judge {
 		return err
 	}
 	return errors.Join(err, seen.under(f.least))

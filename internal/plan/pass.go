@@ -53,9 +53,21 @@ func (p *pass) regions(order []string) {
 	}
 }
 
+// asked are the regions of the pass, or of its part; nil: all.
+func (p *pass) asked() (regions []string) {
+	if p.whole && p.part == 1 {
+		return nil
+	}
+	for _, r := range p.runs {
+		regions = append(regions, r.region)
+	}
+	return regions
+}
+
 // begin begins a pass.
 func (s *simulation) begin(p *pass) {
 	p.job.active++
+	p.job.underWay = append(p.job.underWay, p)
 	p.began = s.now
 	if p.part > 1 || p.result.Kind != jobs.Scheduled {
 		s.record(p.job.ledger)
@@ -225,6 +237,7 @@ func (s *simulation) endIfDone(p *pass) {
 	left := s.left(p)
 	s.add(s.now+j.begins, j.order(0), func() { // then it is recorded
 		j.active--
+		j.underWay = slices.DeleteFunc(j.underWay, func(other *pass) bool { return other == p })
 		if left != nil {
 			s.postpone(left)
 		}

@@ -172,6 +172,7 @@ func (q *Question) Plan(ctx context.Context) (*Plan, error) {
 	}
 	for i, j := range s.jobs {
 		s.resumeWork(j, &q.Jobs[i])
+		j.accounted = q.From.UnixMicro()
 		s.ticks(j, q.From)
 	}
 	s.endOtherHolds()

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
@@ -51,34 +50,33 @@ func (s *simulation) record(l *ledger) {
 	}
 }
 
-// mayNeed is what a share's jobs may still need of a limit until an instant; limit.MaxUnits if
-// that is unknown.
-func (s *simulation) mayNeed(l *ledger, c *counter, share *limit.Share, until int64) (sum int64) {
-	var found []string
-	amount := func(e needs.Estimate) int64 { return driver.AmountOf(c.limit, asNeeds(e.Amounts)) }
-	for _, j := range s.jobs {
-		if !share.Has(j.Name) {
-			continue
-		}
+// mayNeed is what a share's jobs may still need of a limit until an instant, as daemons count
+// it; limit.MaxUnits if that is unknown.
+func (s *simulation) mayNeed(l *ledger, c *counter, share *limit.Share, until int64) int64 {
+	sum, _, known := needs.OfShare(share, s.jobs, func(j *job) string { return j.Name }, func(j *job) (int64, bool) {
 		if j.ledger != l {
-			return limit.MaxUnits
+			return 0, false
 		}
-		found = append(found, j.Name)
-		ticks, _, _ := j.Schedule.Between(instant(s.now), instant(until-1), 1)
-		passes := int64(ticks + j.active + len(j.waiting) + len(j.deferred))
-		most, known := needs.Ahead{Run: j.needs.Run, Times: 1 + int64(j.Retries), Passes: passes}.Most(j.Regions, amount)
-		if !known {
-			return limit.MaxUnits
-		}
-		sum = min(sum+min(most, limit.MaxUnits), limit.MaxUnits)
-	}
-	for _, pattern := range share.Jobs {
-		if !strings.HasSuffix(pattern, "*") && !slices.Contains(found, pattern) {
-			return limit.MaxUnits
-		}
-	}
-	if len(found) == 0 {
+		return s.ahead(j, until).Most(j.Regions, c.limit)
+	})
+	if !known {
 		return limit.MaxUnits
 	}
 	return sum
+}
+
+// ahead are the passes that a job may still have until an instant, and those that it has under way.
+func (s *simulation) ahead(j *job, until int64) needs.Ahead {
+	ahead := j.Ahead(j.needs, j.accounted, instant(s.now), instant(until))
+	for _, p := range j.underWay {
+		ahead.Add(p.asked())
+	}
+	ahead.Passes += int64(j.active - len(j.underWay)) // that are about to go on
+	for _, w := range j.waiting {
+		ahead.Add(w.regions)
+	}
+	for _, d := range j.deferred {
+		ahead.Add(d.regions)
+	}
+	return ahead
 }

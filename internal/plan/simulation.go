@@ -37,7 +37,9 @@ type job struct {
 	paused     bool
 	first      []string
 	nextRegion string
+	accounted  int64 // up to when its ticks have come, µs
 	active     int
+	underWay   []*pass // those of active that have begun
 	waiting    []waitingTick
 	deferred   []*deferred
 	// rest is what regions still need that were cut and keep a checkpoint.
@@ -78,6 +80,7 @@ func (j *job) order(place int) int64 { return j.place<<20 + int64(place) }
 
 // tick is what the daemon does when a tick comes, see jobs.(*Job).take.
 func (s *simulation) tick(j *job, at int64) {
+	j.accounted = at
 	s.dropDeferred(j)
 	queued := slices.ContainsFunc(j.waiting, func(w waitingTick) bool { return w.kind == jobs.Queued })
 	behind := j.CatchUp == jobs.CatchUpAll && slices.ContainsFunc(j.waiting, func(w waitingTick) bool { return w.kind == jobs.CaughtUp })
