@@ -75,8 +75,16 @@ func Read(ctx context.Context, from Store, budgets []*budget.Budget, list []*job
 	return q, nil
 }
 
-// Ahead plans from an instant to another, from ledgers that are read roughly.
+// mostAhead is how many runs a plan has at most that nobody asked for by itself.
+const mostAhead = 20_000
+
+// Ahead plans from an instant to another, from ledgers that are read roughly. Where jobs tick so
+// often that there would be too many runs, the plan ends earlier: after half of the span, or half
+// of that.
 func Ahead(ctx context.Context, from Store, budgets []*budget.Budget, list []*jobs.Job, now, until time.Time) (*Question, *Plan, error) {
+	for until.Sub(now) > time.Hour && runsUntil(list, now, until) > mostAhead {
+		until = now.Add(until.Sub(now) / 2)
+	}
 	q, err := Read(ctx, from, budgets, list, now, Reading{Rough: true})
 	if err != nil {
 		return nil, nil, err
@@ -84,6 +92,15 @@ func Ahead(ctx context.Context, from Store, budgets []*budget.Budget, list []*jo
 	q.Until = until
 	lived, err := q.Plan(ctx)
 	return q, lived, err
+}
+
+// runsUntil is how many runs jobs have between two instants.
+func runsUntil(list []*jobs.Job, now, until time.Time) (runs int) {
+	for _, j := range list {
+		ticks, _, _ := j.Schedule.Between(now, until, 1)
+		runs += ticks * len(j.Regions)
+	}
+	return runs
 }
 
 // readRecord is a pass's record; nil if there is none, or another version wrote it.
