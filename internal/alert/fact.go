@@ -206,33 +206,3 @@ func ofStarved(j *jobs.Job, complete time.Time, last jobs.Outcome, since, now, u
 	f.end = j.Name + " is no longer starved"
 	return f
 }
-
-// Forecast is a pass that, by the plan, will be cut or not start.
-type Forecast struct {
-	Job, Budget, Limit string
-	At                 time.Time // when it is cut
-	Short              int64     // the units it still needs then, less what is left
-	NotStarted         bool      // no region of it will start
-}
-
-// ofForecast are the facts that the plan shows: one for each job, by the first of its passes
-// that is cut.
-func ofForecast(list []Forecast, all []*jobs.Job, now int64, until func(budget string) int64) (facts []fact) {
-	for _, j := range all {
-		f := fact{subject: subject{Kind: kindForecast, Budget: j.Budget, Job: j.Name}, at: now, until: until(j.Budget), off: true}
-		f.end = j.Name + " is no longer expected to be cut"
-		for _, one := range list {
-			if one.Job != j.Name || f.on {
-				continue
-			}
-			f.on, f.off = true, false
-			what := "be cut"
-			if one.NotStarted {
-				what = "not start"
-			}
-			f.begin = fmt.Sprintf("%s will %s at %s by limit %s, %d units short", j.Name, what, instant(one.At), one.Limit, one.Short)
-		}
-		facts = append(facts, f)
-	}
-	return facts
-}

@@ -102,6 +102,28 @@ func TestPassesBetweenLooks(t *testing.T) {
 	})
 }
 
+// What could not be written down is seen again by the next look, passes between two looks too.
+func TestUnwrittenPasses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nightly)
+		store := &awayStore{JobStore: w.store}
+		w.store = store
+		defer w.daemon()()
+		w.store = store.JobStore
+		w.passed("nightly", jobs.Succeeded, "")
+		time.Sleep(time.Minute + time.Second)
+		store.readonly.Store(true)
+		w.passed("nightly", jobs.Failed, "network")
+		time.Sleep(time.Second)
+		w.passed("nightly", jobs.Succeeded, "")
+		time.Sleep(time.Minute)
+		w.tells()
+		store.readonly.Store(false)
+		time.Sleep(time.Minute)
+		w.tells("failed begin", "failed end")
+	})
+}
+
 // Passes that end exhausted while their whole budget is are not told one by one, nor later.
 func TestExhaustedIsToldOfTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -24,8 +24,8 @@ const LookEvery = 5 * time.Second
 const (
 	// lookTakes bounds one look.
 	lookTakes = 20 * time.Second
-	// planEvery is how often the plan is asked: it reads ledgers and records, and lives two days.
-	planEvery = 5 * time.Minute
+	// noteTakes bounds writing down what a look has seen: its own time, however long the look took.
+	noteTakes = 10 * time.Second
 	// mostRead is how many records of a job are read at once.
 	mostRead = 16
 )
@@ -45,21 +45,23 @@ func (w *Watcher) look(ctx context.Context) {
 	if len(now.Alerts) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookTakes)
+	looking, cancel := context.WithTimeout(ctx, lookTakes)
 	defer cancel()
 	names := make([]string, len(now.Alerts))
 	for i, a := range now.Alerts {
 		names[i] = documentOf(a.Name)
 	}
-	found, err := w.o.State.Jobs(ctx, names)
+	found, err := w.o.State.Jobs(looking, names)
 	w.outage.saw(w, now.Alerts, err)
 	if err != nil {
 		return
 	}
 	before := maps.Clone(w.ended)
-	seen := w.see(ctx, now, found[0].Now)
+	seen := w.see(looking, now, found[0].Now)
+	noting, cancel := context.WithTimeout(ctx, noteTakes)
+	defer cancel()
 	for i, a := range now.Alerts {
-		if err := w.note(ctx, a, found[i], now, seen); err != nil && ctx.Err() == nil {
+		if err := w.note(noting, a, found[i], now, seen); err != nil {
 			w.ended = before
 			w.o.Log.Warn("what an alert is to tell was not written down; the next look does it", "alert", a.Name, "error", err)
 		}
@@ -108,8 +110,11 @@ func (w *Watcher) see(ctx context.Context, now Now, at int64) sight {
 			w.o.Log.Debug("an alert's look could not read the jobs", "error", err)
 		}
 	}
-	if forPlan {
-		s.whole = w.seePlan(ctx, now.Jobs, &s, until) && s.whole
+	if forPlan && w.o.Forecast != nil {
+		list, made := w.plan.last()
+		if s.whole = s.whole && made; made {
+			s.facts = append(s.facts, ofForecast(list, now.Jobs, at, until)...)
+		}
 	}
 	return s
 }
@@ -171,23 +176,6 @@ func (w *Watcher) seeJobs(ctx context.Context, all []*jobs.Job, s *sight, until 
 		}
 	}
 	return nil
-}
-
-// seePlan asks the plan, if there is one; between two times it goes by the last answer.
-func (w *Watcher) seePlan(ctx context.Context, all []*jobs.Job, s *sight, until func(string) int64) bool {
-	if w.o.Forecast == nil {
-		return true
-	}
-	if w.planned.IsZero() || time.Since(w.planned) >= planEvery {
-		list, err := w.o.Forecast(ctx)
-		if err != nil {
-			w.o.Log.Debug("an alert's look could not make a plan", "error", err)
-			return false
-		}
-		w.forecasts, w.planned = list, time.Now()
-	}
-	s.facts = append(s.facts, ofForecast(w.forecasts, all, s.at, until)...)
-	return true
 }
 
 // concern are the facts that an alert tells of.

@@ -58,11 +58,9 @@ type Watcher struct {
 	holder string // of claims
 	sender *sender
 	outage outage
-	// The loop alone uses these: when the last pass of each job ended that it has read, and the
-	// last plan.
-	ended     map[string]int64
-	forecasts []Forecast
-	planned   time.Time
+	plan   foresight
+	// The loop alone uses this: when the last pass of each job ended that it has read.
+	ended map[string]int64
 
 	mu         sync.Mutex // guards delivering
 	delivering map[string]bool
@@ -95,9 +93,13 @@ const StopTakes = stopTakes + 2*recordTakes
 func (w *Watcher) Run(ctx, until context.Context) {
 	working, cancel := context.WithCancel(ctx)
 	defer cancel()
+	planning, noPlans := context.WithCancel(working)
+	defer noPlans()
+	defer context.AfterFunc(until, noPlans)()
 	looks := time.NewTicker(LookEvery)
 	defer looks.Stop()
 	for until.Err() == nil {
+		w.foresee(planning)
 		w.round(working)
 		select {
 		case <-looks.C:
@@ -113,8 +115,11 @@ func (w *Watcher) Run(ctx, until context.Context) {
 	w.outage.leave(leaving, w)
 }
 
-// Once looks once, and tries what is due for a few seconds.
+// Once looks once, by a plan that it makes first, and tries what is due: for a few seconds each.
 func (w *Watcher) Once(ctx context.Context) {
+	if w.o.Forecast != nil && wants(w.o.Current().Alerts, kindForecast) {
+		w.makePlan(ctx, stopTakes)
+	}
 	until, cancel := context.WithCancel(ctx)
 	cancel()
 	w.Run(ctx, until)

@@ -1,0 +1,107 @@
+package alert
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/jobs"
+)
+
+const (
+	// planEvery is how often a plan is made, whether or not the last one succeeded: it reads
+	// ledgers and records, and lives two days.
+	planEvery = 5 * time.Minute
+	// planTakes bounds making one. No look waits for it.
+	planTakes = time.Minute
+)
+
+// foresight is the last plan that this daemon has made.
+type foresight struct {
+	mu     sync.Mutex // guards all below
+	making bool
+	begun  time.Time // when the last one was begun
+	made   bool      // one has succeeded
+	list   []Forecast
+}
+
+// last is what the newest plan says; false if there is none yet.
+func (f *foresight) last() ([]Forecast, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.list, f.made
+}
+
+// foresee begins to make a plan if one is due, and does not wait for it.
+func (w *Watcher) foresee(ctx context.Context) {
+	if w.o.Forecast == nil || !wants(w.o.Current().Alerts, kindForecast) {
+		return
+	}
+	f := &w.plan
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.making || !f.begun.IsZero() && time.Since(f.begun) < planEvery {
+		return
+	}
+	f.making, f.begun = true, time.Now()
+	w.working.Go(func() { w.makePlan(ctx, planTakes) })
+}
+
+// makePlan makes a plan. If it fails, the last one is still gone by.
+func (w *Watcher) makePlan(ctx context.Context, takes time.Duration) {
+	planning, cancel := context.WithTimeout(ctx, takes)
+	defer cancel()
+	list, err := w.o.Forecast(planning)
+	f := &w.plan
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.making = false
+	switch {
+	case err == nil:
+		f.list, f.made = list, true
+	case ctx.Err() == nil:
+		w.o.Log.Warn("no plan could be made for the alerts of kind forecast; trying again in five minutes", "error", err)
+	}
+}
+
+// wants reports whether an alert tells of a kind.
+func wants(alerts []config.Alert, kind string) bool {
+	return slices.ContainsFunc(alerts, func(a config.Alert) bool { return tells(a, kind) })
+}
+
+func tells(a config.Alert, kind string) bool {
+	return slices.ContainsFunc(a.On, func(on config.AlertOn) bool { return on.Kind == kind })
+}
+
+// Forecast is a pass that, by the plan, will be cut or not start.
+type Forecast struct {
+	Job, Budget, Limit string
+	At                 time.Time // when it is cut
+	Short              int64     // the units it still needs then, less what is left
+	NotStarted         bool      // no region of it will start
+}
+
+// ofForecast are the facts that the plan shows: one for each job, by the first of its passes
+// that is cut.
+func ofForecast(list []Forecast, all []*jobs.Job, now int64, until func(budget string) int64) (facts []fact) {
+	for _, j := range all {
+		f := fact{subject: subject{Kind: kindForecast, Budget: j.Budget, Job: j.Name}, at: now, until: until(j.Budget), off: true}
+		f.end = j.Name + " is no longer expected to be cut"
+		for _, one := range list {
+			if one.Job != j.Name || f.on {
+				continue
+			}
+			f.on, f.off = true, false
+			what := "be cut"
+			if one.NotStarted {
+				what = "not start"
+			}
+			f.begin = fmt.Sprintf("%s will %s at %s by limit %s, %d units short", j.Name, what, instant(one.At), one.Limit, one.Short)
+		}
+		facts = append(facts, f)
+	}
+	return facts
+}
