@@ -144,7 +144,7 @@ func instant(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 func ofPass(j *jobs.Job, pass jobs.Record, until int64) []fact {
 	at := ended(pass)
 	about := func(kind string, outcomes ...jobs.Outcome) fact {
-		f := fact{subject: subject{Kind: kind, Budget: j.Budget, Job: j.Name}, at: at, until: until, event: true, off: pass.Outcome == jobs.Succeeded}
+		f := fact{subject: subject{Kind: kind, Budget: j.Budget, Job: j.Name}, at: at, until: until, off: pass.Outcome == jobs.Succeeded}
 		for _, o := range outcomes {
 			f.on = f.on || pass.Outcome == o
 		}

@@ -24,12 +24,13 @@ type foresight struct {
 	mu     sync.Mutex // guards all below
 	making bool
 	begun  time.Time // when the last one was begun
-	made   bool      // one has succeeded
-	list   []Forecast
+	// made is when (µs, the store's clock) the last one that succeeded was begun; 0: none has.
+	made int64
+	list []Forecast
 }
 
-// last is what the newest plan says; false if there is none yet.
-func (f *foresight) last() ([]Forecast, bool) {
+// last is what the newest plan says, and when (µs) it was begun; 0 if there is none yet.
+func (f *foresight) last() ([]Forecast, int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.list, f.made
@@ -54,17 +55,27 @@ func (w *Watcher) foresee(ctx context.Context) {
 func (w *Watcher) makePlan(ctx context.Context, takes time.Duration) {
 	planning, cancel := context.WithTimeout(ctx, takes)
 	defer cancel()
-	list, err := w.o.Forecast(planning)
+	list, at, err := w.newPlan(planning)
 	f := &w.plan
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.making = false
 	switch {
 	case err == nil:
-		f.list, f.made = list, true
+		f.list, f.made = list, at
 	case ctx.Err() == nil:
 		w.o.Log.Warn("no plan could be made for the alerts of kind forecast; trying again in five minutes", "error", err)
 	}
+}
+
+// newPlan makes a plan; at is what the store's clock showed before.
+func (w *Watcher) newPlan(ctx context.Context) (list []Forecast, at int64, err error) {
+	found, err := w.o.State.Job(ctx, documentOf("")) // no alert has that name: it is read for the clock
+	if err != nil {
+		return nil, 0, err
+	}
+	list, err = w.o.Forecast(ctx)
+	return list, found.Now, err
 }
 
 // wants reports whether an alert tells of a kind.
@@ -84,11 +95,11 @@ type Forecast struct {
 	NotStarted         bool      // no region of it will start
 }
 
-// ofForecast are the facts that the plan shows: one for each job, by the first of its passes
-// that is cut.
-func ofForecast(list []Forecast, all []*jobs.Job, now int64, until func(budget string) int64) (facts []fact) {
+// ofForecast are the facts that a plan shows that was begun at an instant (µs): one for each
+// job, by the first of its passes that is cut.
+func ofForecast(list []Forecast, all []*jobs.Job, made int64, until func(budget string) int64) (facts []fact) {
 	for _, j := range all {
-		f := fact{subject: subject{Kind: kindForecast, Budget: j.Budget, Job: j.Name}, at: now, until: until(j.Budget), off: true}
+		f := fact{subject: subject{Kind: kindForecast, Budget: j.Budget, Job: j.Name}, at: made, until: until(j.Budget), off: true}
 		f.end = j.Name + " is no longer expected to be cut"
 		for _, one := range list {
 			if one.Job != j.Name || f.on {

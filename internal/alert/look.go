@@ -112,8 +112,8 @@ func (w *Watcher) see(ctx context.Context, now Now, at int64) sight {
 	}
 	if forPlan && w.o.Forecast != nil {
 		list, made := w.plan.last()
-		if s.whole = s.whole && made; made {
-			s.facts = append(s.facts, ofForecast(list, now.Jobs, at, until)...)
+		if s.whole = s.whole && made > 0; made > 0 {
+			s.facts = append(s.facts, ofForecast(list, now.Jobs, made, until)...)
 		}
 	}
 	return s

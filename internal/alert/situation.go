@@ -28,8 +28,6 @@ type fact struct {
 	anew  bool
 	// begin and end are the texts of both phases.
 	begin, end string
-	// event: the fact is not of now, but of a record, and is seen several times.
-	event bool
 }
 
 // situation is what is known of a subject.
@@ -60,9 +58,9 @@ type turn struct {
 }
 
 // step applies a fact. Within one period of a subject it returns at most one begin and one
-// end.
+// end. A fact of before the last change, seen by a slower daemon, changes nothing.
 func (s situation) step(f fact) (situation, []turn) {
-	if f.event && f.at <= s.Changed {
+	if f.at <= s.Changed {
 		return s, nil
 	}
 	var turns []turn
