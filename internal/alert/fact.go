@@ -140,11 +140,15 @@ func lockFact(s budget.Status, name string, f fact) fact {
 func instant(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // ofPass are the facts that a pass's record shows. until is the end of the period of the job's
-// budget.
-func ofPass(j *jobs.Job, pass jobs.Record, until int64) []fact {
+// budget that an instant is in. still is when the record was read, if it is the job's newest;
+// else 0.
+func ofPass(j *jobs.Job, pass jobs.Record, until func(at int64) int64, still int64) []fact {
 	at := ended(pass)
 	about := func(kind string, outcomes ...jobs.Outcome) fact {
-		f := fact{subject: subject{Kind: kind, Budget: j.Budget, Job: j.Name}, at: at, until: until, off: pass.Outcome == jobs.Succeeded}
+		f := fact{subject: subject{Kind: kind, Budget: j.Budget, Job: j.Name}, at: at, until: until(at), off: pass.Outcome == jobs.Succeeded, still: still}
+		if still > 0 {
+			f.stillUntil = until(still)
+		}
 		for _, o := range outcomes {
 			f.on = f.on || pass.Outcome == o
 		}

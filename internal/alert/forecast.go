@@ -97,9 +97,9 @@ type Forecast struct {
 
 // ofForecast are the facts that a plan shows that was begun at an instant (µs): one for each
 // job, by the first of its passes that is cut.
-func ofForecast(list []Forecast, all []*jobs.Job, made int64, until func(budget string) int64) (facts []fact) {
+func ofForecast(list []Forecast, all []*jobs.Job, made int64, until func(budget string, at int64) int64) (facts []fact) {
 	for _, j := range all {
-		f := fact{subject: subject{Kind: kindForecast, Budget: j.Budget, Job: j.Name}, at: made, until: until(j.Budget), off: true}
+		f := fact{subject: subject{Kind: kindForecast, Budget: j.Budget, Job: j.Name}, at: made, until: until(j.Budget, made), off: true}
 		f.end = j.Name + " is no longer expected to be cut"
 		for _, one := range list {
 			if one.Job != j.Name || f.on {

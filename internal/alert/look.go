@@ -89,21 +89,14 @@ func (w *Watcher) see(ctx context.Context, now Now, at int64) sight {
 	used = slices.Compact(used)
 	statuses, whole := statusesOf(ctx, now.Budgets)
 	s.whole = whole
-	periods := map[string]int64{}
+	known := map[string][]limit.Limit{}
 	for _, status := range statuses {
 		s.facts = append(s.facts, ofBudget(status, used)...)
-		var limits []limit.Limit
 		for _, l := range status.Limits {
-			limits = append(limits, l.Limit)
+			known[status.Budget] = append(known[status.Budget], l.Limit)
 		}
-		periods[status.Budget] = longest(limits, at)
 	}
-	until := func(name string) int64 {
-		if end, known := periods[name]; known {
-			return end
-		}
-		return longest(nil, at)
-	}
+	until := func(name string, at int64) int64 { return longest(known[name], at) }
 	if forJobs && len(now.Jobs) > 0 {
 		if err := w.seeJobs(ctx, now.Jobs, &s, until); err != nil {
 			s.whole = false
@@ -141,7 +134,7 @@ func statusesOf(ctx context.Context, budgets map[string]*budget.Budget) (list []
 }
 
 // seeJobs reads the records of passes that have ended since the last look.
-func (w *Watcher) seeJobs(ctx context.Context, all []*jobs.Job, s *sight, until func(string) int64) error {
+func (w *Watcher) seeJobs(ctx context.Context, all []*jobs.Job, s *sight, until func(budget string, at int64) int64) error {
 	views, err := jobs.Look(ctx, w.o.State, all)
 	if err != nil {
 		return err
@@ -165,13 +158,18 @@ func (w *Watcher) seeJobs(ctx context.Context, all []*jobs.Job, s *sight, until 
 			slices.SortStableFunc(list, func(a, b jobs.Record) int { return cmp.Compare(ended(a), ended(b)) })
 		}
 		w.ended[j.Name] = max(seen, ended(last))
-		for _, record := range list {
-			s.facts = append(s.facts, ofPass(j, record, until(j.Budget))...)
+		ends := func(at int64) int64 { return until(j.Budget, at) }
+		for i, record := range list {
+			still := int64(0)
+			if i == len(list)-1 {
+				still = s.at
+			}
+			s.facts = append(s.facts, ofPass(j, record, ends, still)...)
 		}
 		if j.StaleAfter > 0 {
 			complete := views[i].LastSuccess
 			s.starved = append(s.starved, func(since int64) fact {
-				return ofStarved(j, complete, last.Outcome, since, s.at, until(j.Budget))
+				return ofStarved(j, complete, last.Outcome, since, s.at, ends(s.at))
 			})
 		}
 	}

@@ -143,8 +143,18 @@ func (r *record) take(alert string, facts []fact, whole bool, now int64) (change
 			delete(r.Situations, key)
 			changed = true
 		}
+		changed = changed || seen[key] && now-s.Seen >= seenEvery.Microseconds()
 	}
-	return changed
+	if !changed {
+		return false
+	}
+	for key, s := range r.Situations {
+		if seen[key] {
+			s.Seen = max(s.Seen, now)
+			r.Situations[key] = s
+		}
+	}
+	return true
 }
 
 // covers reports whether a pass ended exhausted while a limit of its whole budget was.
