@@ -82,7 +82,7 @@ func (o *outage) deliver(ctx context.Context, w *Watcher, a config.Alert) {
 			return
 		}
 		m := list[0]
-		err := w.sender.deliver(ctx, a, m.Message)
+		err := settled(w.o.Log.With("alert", a.Name, "kind", m.Kind), w.sender.deliver(ctx, a, m.Message))
 		result := Delivered
 		switch {
 		case err == nil:
