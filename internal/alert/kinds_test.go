@@ -303,13 +303,28 @@ func TestStop(t *testing.T) {
 		w.spend(100)
 		began = time.Now()
 		stop()
-		if took := time.Since(began); took > StopTakes {
+		if took := time.Since(began); took > runEnds {
 			t.Errorf("a stop took %s", took)
 		}
 		w.hook.answers(nil)
 		w.watcher().Once(t.Context())
 		check.Equal(t, len(w.hook.messages()), 2, "told by the next")
 		w.noSecret("team")
+	})
+}
+
+// A look that hangs when the daemon is stopped is cut with the rest.
+func TestStopCutsALook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, team)
+		w.store = hangingStore{w.store}
+		stop := w.daemon()
+		time.Sleep(time.Second)
+		began := time.Now()
+		stop()
+		if took := time.Since(began); took > runEnds {
+			t.Errorf("a stop took %s", took)
+		}
 	})
 }
 

@@ -84,8 +84,12 @@ func New(o Options) *Watcher {
 // stopTakes is how long Run goes on after its end, to deliver what is due.
 const stopTakes = 5 * time.Second
 
-// StopTakes is how long [Watcher.Run] takes at most once until has ended.
-const StopTakes = stopTakes + 2*recordTakes
+// StopTakes is how long a stop takes at most: first [Pinger.Close], then [Watcher.Run] once until
+// has ended.
+const StopTakes = stopTakes + runEnds
+
+// runEnds is how long Run takes at most once until has ended.
+const runEnds = stopTakes + 2*recordTakes
 
 // Run looks and delivers until until ends. Then it looks once more, and tries what is due, for
 // a few seconds, unless ctx ends. What is not delivered by then is left for other daemons, or
@@ -93,6 +97,8 @@ const StopTakes = stopTakes + 2*recordTakes
 func (w *Watcher) Run(ctx, until context.Context) {
 	working, cancel := context.WithCancel(ctx)
 	defer cancel()
+	// what is under way when until ends, a look too, has the same few seconds
+	defer context.AfterFunc(until, func() { time.AfterFunc(stopTakes, cancel) })()
 	planning, noPlans := context.WithCancel(working)
 	defer noPlans()
 	defer context.AfterFunc(until, noPlans)()
@@ -106,8 +112,6 @@ func (w *Watcher) Run(ctx, until context.Context) {
 		case <-until.Done():
 		}
 	}
-	stop := time.AfterFunc(stopTakes, cancel)
-	defer stop.Stop()
 	w.round(working)
 	w.working.Wait()
 	leaving, end := context.WithTimeout(context.WithoutCancel(ctx), recordTakes)

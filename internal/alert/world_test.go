@@ -259,3 +259,11 @@ func (s *awayStore) SwapJob(ctx context.Context, swap driver.JobSwap) (bool, err
 	}
 	return s.JobStore.SwapJob(ctx, swap)
 }
+
+// hangingStore answers no look.
+type hangingStore struct{ driver.JobStore }
+
+func (s hangingStore) Jobs(ctx context.Context, _ []string) ([]driver.JobDocument, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
