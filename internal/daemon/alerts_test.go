@@ -34,3 +34,10 @@ func TestTellOnceKnowsAllJobs(t *testing.T) {
 	check.Equal(t, len(told), 1, "messages")
 	check.Contains(t, <-told, `"job":"goes"`, "told")
 }
+
+// A budget that only an alert names is open, though it is one of a credential "*".
+func TestBudgetsThatAlertsNameAreOpen(t *testing.T) {
+	d := living(t, nothing, "credential.spare]", "credential.spare]\n[upstream.shop.credential.\"*\"]",
+		"[job.stays]", "[alert.team]\nurl_env = \"HOOK\"\nbudgets = [\"shop/tenant7\"]\n[job.stays]")
+	check.Equal(t, d.Budgets()["shop/tenant7"] != nil, true, "open")
+}

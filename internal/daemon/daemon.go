@@ -102,11 +102,18 @@ func (d *Daemon) Begin(cfg *config.Config, list []*jobs.Job, store open.Backend,
 }
 
 // open opens the budgets of the jobs, and if the daemon serves charges or has alerts all others
-// of the configuration too. It does not ask the store anything.
+// of the configuration too, with those that alerts name of a credential "*". It does not ask the store anything.
 func (d *Daemon) open(cfg *config.Config, list []*jobs.Job) (*generation, error) {
 	var names []string
 	if d.servers != nil || len(cfg.Alerts) > 0 {
 		names = cfg.Budgets()
+	}
+	for _, a := range cfg.Alerts {
+		for _, name := range a.Budgets {
+			if _, _, err := cfg.Find(name); err == nil { // a name, not a pattern: a credential "*" may admit it
+				names = append(names, name)
+			}
+		}
 	}
 	for _, job := range list {
 		names = append(names, job.Budget)
