@@ -89,10 +89,27 @@ func tells(a config.Alert, kind string) bool {
 
 // Forecast is a pass that, by the plan, will be cut or not start.
 type Forecast struct {
-	Job, Budget, Limit string
+	Job, Budget, Limit string    // no limit: it lacked units before the plan
 	At                 time.Time // when it is cut
 	Short              int64     // the units it still needs then, less what is left
 	NotStarted         bool      // no region of it will start
+	Locked             bool      // by a lock of the budget, not by a limit
+}
+
+// text says what will become of the pass.
+func (f Forecast) text() string {
+	if f.Limit == "" {
+		return f.Job + " has lacked units already and will not be complete"
+	}
+	what := "be cut"
+	if f.NotStarted {
+		what = "not start"
+	}
+	text := fmt.Sprintf("%s will %s at %s", f.Job, what, instant(f.At))
+	if f.Locked {
+		return text + ": the budget is locked"
+	}
+	return text + fmt.Sprintf(" by limit %s, %d units short", f.Limit, f.Short)
 }
 
 // ofForecast are the facts that a plan shows that was begun at an instant (µs): one for each
@@ -106,11 +123,7 @@ func ofForecast(list []Forecast, all []*jobs.Job, made int64, until func(budget 
 				continue
 			}
 			f.on, f.off = true, false
-			what := "be cut"
-			if one.NotStarted {
-				what = "not start"
-			}
-			f.begin = fmt.Sprintf("%s will %s at %s by limit %s, %d units short", j.Name, what, instant(one.At), one.Limit, one.Short)
+			f.begin = one.text()
 		}
 		facts = append(facts, f)
 	}

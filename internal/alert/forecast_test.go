@@ -93,3 +93,14 @@ func TestOldFactsChangeNothing(t *testing.T) {
 	check.Equal(t, plan(40, false), true, "the newest plan changes the record")
 	check.Equal(t, len(r.Messages), 2, "messages")
 }
+
+func TestForecastTexts(t *testing.T) {
+	at := time.Date(2026, 12, 1, 9, 0, 0, 0, time.UTC)
+	for want, f := range map[string]Forecast{
+		"pull will be cut at 2026-12-01T09:00:00Z by limit daily, 7 units short": {Job: "pull", Limit: "daily", At: at, Short: 7},
+		"pull will not start at 2026-12-01T09:00:00Z: the budget is locked":      {Job: "pull", Limit: "lock", At: at, NotStarted: true, Locked: true},
+		"pull has lacked units already and will not be complete":                 {Job: "pull", At: at},
+	} {
+		check.Equal(t, f.text(), want, "text")
+	}
+}
