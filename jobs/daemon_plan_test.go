@@ -250,7 +250,8 @@ func walkPlanned(t *testing.T, rng *rand.Rand) {
 	share := []string{`"job0", "job1", "job2"`, `"job0", "job1"`}[rng.IntN(2)]
 	lines := fmt.Sprintf("schedule = %q\nregions = [%s]\ngrace = \"1s\"\nneeds = { \"videos.list\" = 1 }", every, regions)
 	h := newHerd(t, setup{job: "schedule = \"@yearly\"", more: plannedDay(600, 450, share)}, lines, names...)
-	h.takes = func() time.Duration { return time.Duration(rng.IntN(3000)) * time.Millisecond }
+	taken := rand.New(rand.NewPCG(rng.Uint64(), 0)) // only answers draw from it, one at a time
+	h.takes = func() time.Duration { return time.Duration(taken.IntN(3000)) * time.Millisecond }
 	all := h.list
 	sound := 0 // for how many minutes a daemon that knows all jobs, and none that does not, has lived
 	partial := 0

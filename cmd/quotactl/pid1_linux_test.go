@@ -21,7 +21,7 @@ import (
 // a first process where no process namespace may be made. It gets the orphans of
 // all that it has started, and supervises as a first process does.
 func programs() map[string]func() {
-	return map[string]func(){"quotactl": main, "quotactl-first": func() {
+	return map[string]func(){"quotactl": main, "quotactl-then": mainThen, "quotactl-first": func() {
 		path, err := exec.LookPath("quotactl")
 		if err == nil {
 			err = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

@@ -3,4 +3,6 @@
 package main
 
 // programs are what the tests may start by name.
-func programs() map[string]func() { return map[string]func(){"quotactl": main} }
+func programs() map[string]func() {
+	return map[string]func(){"quotactl": main, "quotactl-then": mainThen}
+}

@@ -35,11 +35,12 @@ type ReplayRefused struct {
 
 // NewReplay asks what of the charges of a span would not have fitted other limits, prices and
 // shares. The history is by the hour. Calls are taken to have been made as early in their hour as
-// they fit, those of several jobs in the order of their names: so whatever fits a rolling limit
-// over whole hours, or a calendar, at some instants of the hours in which it was charged, fits. A
-// limit over less than an hour, and what is guaranteed to several jobs, may refuse what fitted in
-// another order. What was refused then is not in the history, and nothing is known of how long
-// calls took, so that limits on open reservations refuse nothing.
+// they fit, those of the dearest operations first, then in the order of the jobs' names: so whatever
+// fits a rolling limit over whole hours, or a calendar, at some instants of the hours in which it was
+// charged, fits. A limit over less than an hour, what is guaranteed to several jobs, and a calendar
+// that resets within an hour, where the cheapest calls do not fill what dearer ones leave, may refuse
+// what fitted in another order. What was refused then is not in the history, and nothing is known of
+// how long calls took, so that limits on open reservations refuse nothing.
 //
 // A call counts what it was charged, in proportion where its operation had another price before;
 // before is the configuration by which it was charged.
@@ -61,8 +62,9 @@ func NewReplay(ctx context.Context, from driver.Store, before, b *budget.Budget,
 		r.Since = instant(history.Since)
 	}
 	rows := slices.DeleteFunc(history.Rows, func(row driver.HistoryRow) bool { return row.Pseudo() || row.Calls <= 0 && row.Units <= 0 })
-	slices.SortFunc(rows, func(a, b driver.HistoryRow) int {
-		return strings.Compare(a.Job+" "+a.Operation, b.Job+" "+b.Operation)
+	price := one.Price
+	slices.SortFunc(rows, func(a, b driver.HistoryRow) int { // the cheap ones fill what the dear ones leave before a reset
+		return cmp.Or(cmp.Compare(price(b.Operation), price(a.Operation)), strings.Compare(a.Job+" "+a.Operation, b.Job+" "+b.Operation))
 	})
 	r.live(ctx, &one, was.Price, rows, begin)
 	return r, ctx.Err()
