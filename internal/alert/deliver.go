@@ -3,6 +3,7 @@ package alert
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -73,7 +74,7 @@ func (w *Watcher) claim(ctx context.Context, alert string) (list []pending, err 
 // send tries to deliver a claimed message, and writes down what became of it.
 func (w *Watcher) send(ctx context.Context, a config.Alert, p pending) {
 	log := w.o.Log.With("alert", a.Name, "kind", p.Kind, "phase", p.Phase, "budget", string(p.Budget), "job", string(p.Job), "id", p.ID)
-	err := w.sender.deliver(ctx, a, p.Message)
+	err := settled(log, w.sender.deliver(ctx, a, p.Message))
 	wait, said := time.Duration(0), ""
 	var later *laterError
 	switch {
@@ -98,6 +99,16 @@ func (w *Watcher) send(ctx context.Context, a config.Alert, p pending) {
 		w.o.Count(a.Name, Failed)
 		log.Warn("an alert could not be delivered; trying again", "error", said, "wait", wait.Round(time.Second), "tries", p.Tries+1)
 	}
+}
+
+// settled takes a message that some of its recipients got for delivered.
+func settled(log *slog.Logger, err error) error {
+	var partly *partlyError
+	if errors.As(err, &partly) {
+		log.Warn("an alert's mail was refused for some of its recipients; the others have got it", "error", err)
+		return nil
+	}
+	return err
 }
 
 // conclude writes down what became of a message, however long the store does not answer: until

@@ -140,11 +140,15 @@ func lockFact(s budget.Status, name string, f fact) fact {
 func instant(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // ofPass are the facts that a pass's record shows. until is the end of the period of the job's
-// budget.
-func ofPass(j *jobs.Job, pass jobs.Record, until int64) []fact {
+// budget that an instant is in. still is when the record was read, if it is the job's newest;
+// else 0.
+func ofPass(j *jobs.Job, pass jobs.Record, until func(at int64) int64, still int64) []fact {
 	at := ended(pass)
 	about := func(kind string, outcomes ...jobs.Outcome) fact {
-		f := fact{subject: subject{Kind: kind, Budget: j.Budget, Job: j.Name}, at: at, until: until, event: true, off: pass.Outcome == jobs.Succeeded}
+		f := fact{subject: subject{Kind: kind, Budget: j.Budget, Job: j.Name}, at: at, until: until(at), off: pass.Outcome == jobs.Succeeded, still: still}
+		if still > 0 {
+			f.stillUntil = until(still)
+		}
 		for _, o := range outcomes {
 			f.on = f.on || pass.Outcome == o
 		}
@@ -205,34 +209,4 @@ func ofStarved(j *jobs.Job, complete time.Time, last jobs.Outcome, since, now, u
 	}
 	f.end = j.Name + " is no longer starved"
 	return f
-}
-
-// Forecast is a pass that, by the plan, will be cut or not start.
-type Forecast struct {
-	Job, Budget, Limit string
-	At                 time.Time // when it is cut
-	Short              int64     // the units it still needs then, less what is left
-	NotStarted         bool      // no region of it will start
-}
-
-// ofForecast are the facts that the plan shows: one for each job, by the first of its passes
-// that is cut.
-func ofForecast(list []Forecast, all []*jobs.Job, now int64, until func(budget string) int64) (facts []fact) {
-	for _, j := range all {
-		f := fact{subject: subject{Kind: kindForecast, Budget: j.Budget, Job: j.Name}, at: now, until: until(j.Budget), off: true}
-		f.end = j.Name + " is no longer expected to be cut"
-		for _, one := range list {
-			if one.Job != j.Name || f.on {
-				continue
-			}
-			f.on, f.off = true, false
-			what := "be cut"
-			if one.NotStarted {
-				what = "not start"
-			}
-			f.begin = fmt.Sprintf("%s will %s at %s by limit %s, %d units short", j.Name, what, instant(one.At), one.Limit, one.Short)
-		}
-		facts = append(facts, f)
-	}
-	return facts
 }

@@ -2,6 +2,7 @@ package alert
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -117,7 +118,9 @@ func Findings(ctx context.Context, state driver.JobStore, alerts []config.Alert)
 // Test sends one message as an alert would, once. The error has no secret in it.
 func Test(ctx context.Context, env func(string) (string, bool), a config.Alert, at time.Time) error {
 	m := newMessage(a.Name, subject{Kind: kindTest}, turn{Begin, at.UnixMicro(), at.UnixMicro(), "This is a test of alert " + a.Name + ". Nothing is wrong."})
-	if err := newSender(env, nil).deliver(ctx, a, m); err != nil {
+	if err := newSender(env, nil).deliver(ctx, a, m); errors.As(err, new(*partlyError)) {
+		return fmt.Errorf("alert %s was delivered to some, not to all: %w", a.Name, err)
+	} else if err != nil {
 		return fmt.Errorf("alert %s was not delivered: %w", a.Name, err)
 	}
 	return nil

@@ -102,6 +102,88 @@ func TestPassesBetweenLooks(t *testing.T) {
 	})
 }
 
+// A job that fails each day, and is mended each day, is told of each day: of a failure within the
+// period of the last one when that ends, if the job has not been complete since.
+func TestFailuresOfEachDay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nightly)
+		defer w.daemon()()
+		begin, end := "failed begin", "failed end"
+		w.passed("nightly", jobs.Failed, "network") // at 0:00
+		time.Sleep(time.Hour)
+		w.passed("nightly", jobs.Succeeded, "")
+		time.Sleep(23 * time.Hour)
+		w.tells(begin, end)
+		w.passed("nightly", jobs.Failed, "network") // at 24:00
+		time.Sleep(time.Hour)
+		w.tells(begin, end, begin)
+		w.passed("nightly", jobs.Succeeded, "")
+		time.Sleep(22 * time.Hour)
+		w.passed("nightly", jobs.Failed, "network") // at 47:00
+		time.Sleep(30 * time.Minute)
+		w.tells(begin, end, begin, end)
+		time.Sleep(time.Hour)
+		w.tells(begin, end, begin, end, begin)
+		w.passed("nightly", jobs.Succeeded, "")
+		time.Sleep(22 * time.Hour)
+		w.passed("nightly", jobs.Failed, "network") // at 70:30, a day after 48:00 has not passed
+		time.Sleep(time.Hour)
+		w.tells(begin, end, begin, end, begin, end)
+	})
+}
+
+// A situation that a daemon sees is not forgotten because another daemon does not know its job,
+// and one of a job that nobody knows any more is.
+func TestForgetsWhatNobodySees(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nightly)
+		all := w.jobs
+		stop := w.daemon()
+		time.Sleep(time.Minute)
+		w.passed("nightly", jobs.Failed, "network")
+		time.Sleep(time.Minute)
+		other := newWorld(t, nightly)
+		other.store, other.jobs, other.budgets = w.store, all[:0], w.budgets
+		stopOther := other.daemon()
+		time.Sleep(50 * time.Hour) // its period ended a day ago
+		check.EqualSlices(t, append(w.hook.told(), other.hook.told()...), []string{"failed begin"}, "told")
+		stop()
+		kept := func() int {
+			found := must.Get(w.store.Job(t.Context(), documentOf("team")))(t)
+			return len(must.Get(read("team", found))(t).Situations)
+		}
+		time.Sleep(22 * time.Hour)
+		before := kept()
+		time.Sleep(3 * time.Hour)
+		if after := kept(); after >= before {
+			t.Errorf("%d situations were kept, %d after a day", before, after)
+		}
+		stopOther()
+	})
+}
+
+// What could not be written down is seen again by the next look, passes between two looks too.
+func TestUnwrittenPasses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nightly)
+		store := &awayStore{JobStore: w.store}
+		w.store = store
+		defer w.daemon()()
+		w.store = store.JobStore
+		w.passed("nightly", jobs.Succeeded, "")
+		time.Sleep(time.Minute + time.Second)
+		store.readonly.Store(true)
+		w.passed("nightly", jobs.Failed, "network")
+		time.Sleep(time.Second)
+		w.passed("nightly", jobs.Succeeded, "")
+		time.Sleep(time.Minute)
+		w.tells()
+		store.readonly.Store(false)
+		time.Sleep(time.Minute)
+		w.tells("failed begin", "failed end")
+	})
+}
+
 // Passes that end exhausted while their whole budget is are not told one by one, nor later.
 func TestExhaustedIsToldOfTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -221,13 +303,28 @@ func TestStop(t *testing.T) {
 		w.spend(100)
 		began = time.Now()
 		stop()
-		if took := time.Since(began); took > StopTakes {
+		if took := time.Since(began); took > runEnds {
 			t.Errorf("a stop took %s", took)
 		}
 		w.hook.answers(nil)
 		w.watcher().Once(t.Context())
 		check.Equal(t, len(w.hook.messages()), 2, "told by the next")
 		w.noSecret("team")
+	})
+}
+
+// A look that hangs when the daemon is stopped is cut with the rest.
+func TestStopCutsALook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, team)
+		w.store = hangingStore{w.store}
+		stop := w.daemon()
+		time.Sleep(time.Second)
+		began := time.Now()
+		stop()
+		if took := time.Since(began); took > runEnds {
+			t.Errorf("a stop took %s", took)
+		}
 	})
 }
 

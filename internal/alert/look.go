@@ -24,8 +24,8 @@ const LookEvery = 5 * time.Second
 const (
 	// lookTakes bounds one look.
 	lookTakes = 20 * time.Second
-	// planEvery is how often the plan is asked: it reads ledgers and records, and lives two days.
-	planEvery = 5 * time.Minute
+	// noteTakes bounds writing down what a look has seen: its own time, however long the look took.
+	noteTakes = 10 * time.Second
 	// mostRead is how many records of a job are read at once.
 	mostRead = 16
 )
@@ -45,21 +45,23 @@ func (w *Watcher) look(ctx context.Context) {
 	if len(now.Alerts) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookTakes)
+	looking, cancel := context.WithTimeout(ctx, lookTakes)
 	defer cancel()
 	names := make([]string, len(now.Alerts))
 	for i, a := range now.Alerts {
 		names[i] = documentOf(a.Name)
 	}
-	found, err := w.o.State.Jobs(ctx, names)
+	found, err := w.o.State.Jobs(looking, names)
 	w.outage.saw(w, now.Alerts, err)
 	if err != nil {
 		return
 	}
 	before := maps.Clone(w.ended)
-	seen := w.see(ctx, now, found[0].Now)
+	seen := w.see(looking, now, found[0].Now)
+	noting, cancel := context.WithTimeout(ctx, noteTakes)
+	defer cancel()
 	for i, a := range now.Alerts {
-		if err := w.note(ctx, a, found[i], now, seen); err != nil && ctx.Err() == nil {
+		if err := w.note(noting, a, found[i], now, seen); err != nil {
 			w.ended = before
 			w.o.Log.Warn("what an alert is to tell was not written down; the next look does it", "alert", a.Name, "error", err)
 		}
@@ -87,29 +89,25 @@ func (w *Watcher) see(ctx context.Context, now Now, at int64) sight {
 	used = slices.Compact(used)
 	statuses, whole := statusesOf(ctx, now.Budgets)
 	s.whole = whole
-	periods := map[string]int64{}
+	known := map[string][]limit.Limit{}
 	for _, status := range statuses {
 		s.facts = append(s.facts, ofBudget(status, used)...)
-		var limits []limit.Limit
 		for _, l := range status.Limits {
-			limits = append(limits, l.Limit)
+			known[status.Budget] = append(known[status.Budget], l.Limit)
 		}
-		periods[status.Budget] = longest(limits, at)
 	}
-	until := func(name string) int64 {
-		if end, known := periods[name]; known {
-			return end
-		}
-		return longest(nil, at)
-	}
+	until := func(name string, at int64) int64 { return longest(known[name], at) }
 	if forJobs && len(now.Jobs) > 0 {
 		if err := w.seeJobs(ctx, now.Jobs, &s, until); err != nil {
 			s.whole = false
 			w.o.Log.Debug("an alert's look could not read the jobs", "error", err)
 		}
 	}
-	if forPlan {
-		s.whole = w.seePlan(ctx, now.Jobs, &s, until) && s.whole
+	if forPlan && w.o.Forecast != nil {
+		list, made := w.plan.last()
+		if s.whole = s.whole && made > 0; made > 0 {
+			s.facts = append(s.facts, ofForecast(list, now.Jobs, made, until)...)
+		}
 	}
 	return s
 }
@@ -136,7 +134,7 @@ func statusesOf(ctx context.Context, budgets map[string]*budget.Budget) (list []
 }
 
 // seeJobs reads the records of passes that have ended since the last look.
-func (w *Watcher) seeJobs(ctx context.Context, all []*jobs.Job, s *sight, until func(string) int64) error {
+func (w *Watcher) seeJobs(ctx context.Context, all []*jobs.Job, s *sight, until func(budget string, at int64) int64) error {
 	views, err := jobs.Look(ctx, w.o.State, all)
 	if err != nil {
 		return err
@@ -160,34 +158,22 @@ func (w *Watcher) seeJobs(ctx context.Context, all []*jobs.Job, s *sight, until 
 			slices.SortStableFunc(list, func(a, b jobs.Record) int { return cmp.Compare(ended(a), ended(b)) })
 		}
 		w.ended[j.Name] = max(seen, ended(last))
-		for _, record := range list {
-			s.facts = append(s.facts, ofPass(j, record, until(j.Budget))...)
+		ends := func(at int64) int64 { return until(j.Budget, at) }
+		for i, record := range list {
+			still := int64(0)
+			if i == len(list)-1 {
+				still = s.at
+			}
+			s.facts = append(s.facts, ofPass(j, record, ends, still)...)
 		}
 		if j.StaleAfter > 0 {
 			complete := views[i].LastSuccess
 			s.starved = append(s.starved, func(since int64) fact {
-				return ofStarved(j, complete, last.Outcome, since, s.at, until(j.Budget))
+				return ofStarved(j, complete, last.Outcome, since, s.at, ends(s.at))
 			})
 		}
 	}
 	return nil
-}
-
-// seePlan asks the plan, if there is one; between two times it goes by the last answer.
-func (w *Watcher) seePlan(ctx context.Context, all []*jobs.Job, s *sight, until func(string) int64) bool {
-	if w.o.Forecast == nil {
-		return true
-	}
-	if w.planned.IsZero() || time.Since(w.planned) >= planEvery {
-		list, err := w.o.Forecast(ctx)
-		if err != nil {
-			w.o.Log.Debug("an alert's look could not make a plan", "error", err)
-			return false
-		}
-		w.forecasts, w.planned = list, time.Now()
-	}
-	s.facts = append(s.facts, ofForecast(w.forecasts, all, s.at, until)...)
-	return true
 }
 
 // concern are the facts that an alert tells of.

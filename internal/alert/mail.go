@@ -14,16 +14,31 @@ import (
 	"github.com/quotactl/quotactl/internal/secret"
 )
 
-// mail sends a message by mail once.
-func (s *sender) mail(ctx context.Context, a config.Alert, m Message) error {
+// partlyError is the error of a message that some of its recipients got, and others did not.
+type partlyError struct{ error }
+
+func (e *partlyError) Unwrap() error { return e.error }
+
+// newLetter makes the mail of a message to some of its recipients.
+func newLetter(a config.Alert, m Message, to ...string) (*mail.Msg, error) {
 	letter := mail.NewMsg()
-	if err := errors.Join(letter.From(a.SMTP.From), letter.To(a.MailTo...)); err != nil {
-		return fmt.Errorf("alert %s: %w", a.Name, err)
+	if err := errors.Join(letter.From(a.SMTP.From), letter.To(to...)); err != nil {
+		return nil, fmt.Errorf("alert %s: %w", a.Name, err)
 	}
 	letter.Subject(m.title())
 	letter.SetMessageIDWithValue(m.ID + "@quotactl")
 	letter.SetDateWithValue(m.At.Time)
 	letter.SetBodyString(mail.TypeTextPlain, m.text())
+	return letter, nil
+}
+
+// mail sends a message by mail once: to all recipients at once, or if the server refuses one of
+// them, to each. The error is a [partlyError] if some got it: they would get it again.
+func (s *sender) mail(ctx context.Context, a config.Alert, m Message) error {
+	letter, err := newLetter(a, m, a.MailTo...)
+	if err != nil {
+		return err
+	}
 	options := []mail.Option{mail.WithPort(a.SMTP.Port), mail.WithTimeout(sendTakes), mail.WithoutNoop()}
 	config := &tls.Config{}
 	if s.tls != nil {
@@ -52,10 +67,42 @@ func (s *sender) mail(ctx context.Context, a config.Alert, m Message) error {
 	if err == nil {
 		err = client.DialAndSendWithContext(ctx, letter)
 	}
+	if letter.IsDelivered() { // what the server says afterwards does not take that back
+		return nil
+	}
+	some := false
+	var refused *mail.SendError
+	if errors.As(err, &refused) && refused.Reason == mail.ErrSMTPRcptTo && len(a.MailTo) > 1 {
+		var letters []*mail.Msg
+		for _, to := range a.MailTo {
+			if letter, err = newLetter(a, m, to); err != nil {
+				return err
+			}
+			letters = append(letters, letter)
+		}
+		err = client.DialAndSendWithContext(ctx, letters...)
+		got := 0
+		for _, letter := range letters {
+			if letter.IsDelivered() {
+				got++
+			}
+		}
+		if got == len(letters) {
+			return nil
+		}
+		some = got > 0
+	}
+	err = explainMail(ctx, a, err, password)
+	if some {
+		return &partlyError{err}
+	}
+	return err
+}
+
+// explainMail says why a mail was not sent, without the password.
+func explainMail(ctx context.Context, a config.Alert, err error, password string) error {
 	var timeout net.Error
 	switch {
-	case err == nil:
-		return nil
 	case ctx.Err() == nil && errors.As(err, &timeout) && timeout.Timeout(), errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return fmt.Errorf("the mail server %s did not answer within %s", a.SMTP.Host, sendTakes)
 	}

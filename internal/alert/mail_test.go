@@ -1,11 +1,13 @@
 package alert
 
 import (
+	"bufio"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"io"
 	"log"
+	"log/slog"
 	"net"
 	"os"
 	"strings"
@@ -30,6 +32,7 @@ type mailServer struct {
 	to       []string
 	loggedIn int
 	refuses  error
+	unknown  string // a recipient that it refuses
 }
 
 type mailSession struct {
@@ -67,6 +70,9 @@ func (s *mailSession) Mail(string, *smtp.MailOptions) error {
 func (s *mailSession) Rcpt(to string, _ *smtp.RcptOptions) error {
 	s.server.mu.Lock()
 	defer s.server.mu.Unlock()
+	if to == s.server.unknown {
+		return &smtp.SMTPError{Code: 550, Message: "no such user"}
+	}
 	s.server.to = append(s.server.to, to)
 	return nil
 }
@@ -166,4 +172,50 @@ func TestMailsNeverInTheClear(t *testing.T) {
 		t.Error("without a login it was sent in the clear")
 	}
 	check.Equal(t, len(server.mails)+server.loggedIn, 0, "mails and logins")
+}
+
+// A recipient that the server refuses does not keep the others from their mail, and they get it
+// once.
+func TestMailsDespiteARefusedRecipient(t *testing.T) {
+	t.Parallel()
+	server, a, roots := startMail(t, "none")
+	server.unknown = "ops@example.org"
+	err := newSender(passwordIs(""), roots).deliver(t.Context(), a, Message{ID: "1", Text: "x"})
+	if !errors.As(err, new(*partlyError)) || !strings.Contains(err.Error(), "no such user") {
+		t.Errorf("%v", err)
+	}
+	check.NoError(t, settled(slog.New(slog.DiscardHandler), err), "settled")
+	check.Equal(t, len(server.mails), 1, "mails")
+	check.Equal(t, server.to[len(server.to)-1], "night@example.org", "to")
+}
+
+// A server that takes a mail and hangs up has taken it.
+func TestMailsToAServerThatHangsUp(t *testing.T) {
+	t.Parallel()
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer func() { must.Do(t, l.Close()) }()
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer func() { _ = conn.Close() }()
+		lines := bufio.NewScanner(conn)
+		_, _ = io.WriteString(conn, "220 hello\r\n")
+		for data := false; lines.Scan(); {
+			switch line := lines.Text(); {
+			case data && line == ".":
+				_, _ = io.WriteString(conn, "250 taken\r\n")
+				return
+			case data:
+			case line == "DATA":
+				data = true
+				_, _ = io.WriteString(conn, "354 go on\r\n")
+			default:
+				_, _ = io.WriteString(conn, "250 ok\r\n")
+			}
+		}
+	}()
+	a := config.Alert{Name: "night", MailTo: []string{"ops@example.org"}, SMTP: config.SMTP{Host: "127.0.0.1", Port: l.Addr().(*net.TCPAddr).Port, Security: "none", From: "quotactl@example.org"}}
+	check.NoError(t, newSender(passwordIs(""), nil).deliver(t.Context(), a, Message{ID: "1", Text: "x"}), "a mail")
 }

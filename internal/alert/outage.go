@@ -61,7 +61,7 @@ func (o *outage) saw(w *Watcher, alerts []config.Alert, err error) {
 
 func (o *outage) tell(w *Watcher, alerts []config.Alert, phase Phase, at time.Time, text string) {
 	for _, a := range alerts {
-		if !slices.ContainsFunc(a.On, func(on config.AlertOn) bool { return on.Kind == kindOutage }) {
+		if !tells(a, kindOutage) {
 			continue
 		}
 		m := newMessage(a.Name+"|"+w.holder, subject{Kind: kindOutage}, turn{phase, at.UnixMicro(), o.since.UnixMicro(), text})
@@ -82,7 +82,7 @@ func (o *outage) deliver(ctx context.Context, w *Watcher, a config.Alert) {
 			return
 		}
 		m := list[0]
-		err := w.sender.deliver(ctx, a, m.Message)
+		err := settled(w.o.Log.With("alert", a.Name, "kind", m.Kind), w.sender.deliver(ctx, a, m.Message))
 		result := Delivered
 		switch {
 		case err == nil:

@@ -21,6 +21,8 @@ type record struct {
 	Since      int64                `json:"since"`
 	Situations map[string]situation `json:"situations,omitempty"` // by subject
 	Messages   []pending            `json:"messages,omitempty"`   // the oldest first
+	// Planned is when the newest plan was begun that the record has gone by.
+	Planned int64 `json:"planned,omitempty"`
 	// GivenUp counts the messages that were never delivered, and Last is the newest of them.
 	GivenUp int64   `json:"given_up,omitempty"`
 	Last    *failed `json:"last,omitempty"`
@@ -111,10 +113,16 @@ func (r *record) take(alert string, facts []fact, whole bool, now int64) (change
 	if r.Since == 0 {
 		r.Since, changed = now, true
 	}
-	seen := map[string]bool{}
+	seen, planned := map[string]bool{}, r.Planned
 	for _, f := range facts {
 		key := f.key()
 		seen[key] = true
+		if f.Kind == kindForecast {
+			if f.at < planned {
+				continue // another daemon's plan is newer
+			}
+			changed, r.Planned = changed || f.at > r.Planned, f.at
+		}
 		before := r.Situations[key]
 		if f.Job != "" && f.Kind == kindExhausted && f.on && !before.Open && f.at > before.Changed && r.covers(f) {
 			before.Changed, changed = f.at, true // it has been told
@@ -135,8 +143,18 @@ func (r *record) take(alert string, facts []fact, whole bool, now int64) (change
 			delete(r.Situations, key)
 			changed = true
 		}
+		changed = changed || seen[key] && now-s.Seen >= seenEvery.Microseconds()
 	}
-	return changed
+	if !changed {
+		return false
+	}
+	for key, s := range r.Situations {
+		if seen[key] {
+			s.Seen = max(s.Seen, now)
+			r.Situations[key] = s
+		}
+	}
+	return true
 }
 
 // covers reports whether a pass ended exhausted while a limit of its whole budget was.

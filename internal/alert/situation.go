@@ -28,8 +28,9 @@ type fact struct {
 	anew  bool
 	// begin and end are the texts of both phases.
 	begin, end string
-	// event: the fact is not of now, but of a record, and is seen several times.
-	event bool
+	// still: the fact is of the newest record, which still is what is known at this instant (µs);
+	// stillUntil is the end of that instant's period. 0: at is the instant.
+	still, stillUntil int64
 }
 
 // situation is what is known of a subject.
@@ -40,6 +41,8 @@ type situation struct {
 	Changed int64 `json:"changed"`
 	// Until is the end of the period in which it began: it does not begin again before.
 	Until int64 `json:"until"`
+	// Seen is when any daemon saw it last, on or off, to within seenEvery.
+	Seen int64 `json:"seen,omitempty"`
 }
 
 // Phase says whether something begins or ends.
@@ -60,9 +63,9 @@ type turn struct {
 }
 
 // step applies a fact. Within one period of a subject it returns at most one begin and one
-// end.
+// end. A fact of before the last change, seen by a slower daemon, changes nothing.
 func (s situation) step(f fact) (situation, []turn) {
-	if f.event && f.at <= s.Changed {
+	if f.at <= s.Changed {
 		return s, nil
 	}
 	var turns []turn
@@ -74,8 +77,12 @@ func (s situation) step(f fact) (situation, []turn) {
 		}
 	}
 	switch {
-	case !s.Open && f.on && (s.Begun == 0 || f.at >= s.Until):
-		s = situation{Open: true, Begun: f.at, Changed: f.at, Until: f.until}
+	case !s.Open && f.on && (s.Begun == 0 || max(f.at, f.still) >= s.Until):
+		until := f.until
+		if s.Begun != 0 && f.at < s.Until {
+			until = f.stillUntil // it begins late: in this period, not in its own
+		}
+		s = situation{Open: true, Begun: f.at, Changed: f.at, Until: until, Seen: s.Seen}
 		turns = append(turns, turn{Begin, f.at, f.at, f.begin})
 	case s.Open && f.off:
 		s.Open, s.Changed = false, f.at
@@ -84,14 +91,15 @@ func (s situation) step(f fact) (situation, []turn) {
 	return s, turns
 }
 
-// forgotten is how long after its period a situation of which nothing is seen any more, such as
-// one of a job that was removed, is forgotten.
-const forgotten = 24 * time.Hour
+const (
+	// forgotten is how long nobody must have seen a situation for it to be forgotten, such as one
+	// of a job that was removed. One daemon may know fewer jobs than another.
+	forgotten = 24 * time.Hour
+	// seenEvery is how often it is written down that situations are seen.
+	seenEvery = time.Hour
+)
 
 // past reports whether a situation need not be kept, unless it is seen.
 func (s situation) past(now int64) bool {
-	if s.Open {
-		return now >= s.Until+forgotten.Microseconds()
-	}
-	return now >= s.Until
+	return now >= s.Until && now >= s.Seen+forgotten.Microseconds()
 }

@@ -58,11 +58,9 @@ type Watcher struct {
 	holder string // of claims
 	sender *sender
 	outage outage
-	// The loop alone uses these: when the last pass of each job ended that it has read, and the
-	// last plan.
-	ended     map[string]int64
-	forecasts []Forecast
-	planned   time.Time
+	plan   foresight
+	// The loop alone uses this: when the last pass of each job ended that it has read.
+	ended map[string]int64
 
 	mu         sync.Mutex // guards delivering
 	delivering map[string]bool
@@ -86,8 +84,12 @@ func New(o Options) *Watcher {
 // stopTakes is how long Run goes on after its end, to deliver what is due.
 const stopTakes = 5 * time.Second
 
-// StopTakes is how long [Watcher.Run] takes at most once until has ended.
-const StopTakes = stopTakes + 2*recordTakes
+// StopTakes is how long a stop takes at most: first [Pinger.Close], then [Watcher.Run] once until
+// has ended.
+const StopTakes = stopTakes + runEnds
+
+// runEnds is how long Run takes at most once until has ended.
+const runEnds = stopTakes + 2*recordTakes
 
 // Run looks and delivers until until ends. Then it looks once more, and tries what is due, for
 // a few seconds, unless ctx ends. What is not delivered by then is left for other daemons, or
@@ -95,17 +97,21 @@ const StopTakes = stopTakes + 2*recordTakes
 func (w *Watcher) Run(ctx, until context.Context) {
 	working, cancel := context.WithCancel(ctx)
 	defer cancel()
+	// what is under way when until ends, a look too, has the same few seconds
+	defer context.AfterFunc(until, func() { time.AfterFunc(stopTakes, cancel) })()
+	planning, noPlans := context.WithCancel(working)
+	defer noPlans()
+	defer context.AfterFunc(until, noPlans)()
 	looks := time.NewTicker(LookEvery)
 	defer looks.Stop()
 	for until.Err() == nil {
+		w.foresee(planning)
 		w.round(working)
 		select {
 		case <-looks.C:
 		case <-until.Done():
 		}
 	}
-	stop := time.AfterFunc(stopTakes, cancel)
-	defer stop.Stop()
 	w.round(working)
 	w.working.Wait()
 	leaving, end := context.WithTimeout(context.WithoutCancel(ctx), recordTakes)
@@ -113,8 +119,11 @@ func (w *Watcher) Run(ctx, until context.Context) {
 	w.outage.leave(leaving, w)
 }
 
-// Once looks once, and tries what is due for a few seconds.
+// Once looks once, by a plan that it makes first, and tries what is due: for a few seconds each.
 func (w *Watcher) Once(ctx context.Context) {
+	if w.o.Forecast != nil && wants(w.o.Current().Alerts, kindForecast) {
+		w.makePlan(ctx, stopTakes)
+	}
 	until, cancel := context.WithCancel(ctx)
 	cancel()
 	w.Run(ctx, until)

@@ -48,8 +48,10 @@ type world struct {
 	hook    *hook
 	log     *logBuffer
 	plan    []Forecast
-	counted map[Result]int
-	mu      sync.Mutex
+	// forecast, if not nil, is asked instead of plan.
+	forecast func(context.Context) ([]Forecast, error)
+	counted  map[Result]int
+	mu       sync.Mutex
 }
 
 // logBuffer is a log that many goroutines write.
@@ -183,6 +185,9 @@ func (w *world) watcher() *Watcher {
 			return w.plan, nil
 		}
 	}
+	if w.forecast != nil {
+		o.Forecast = w.forecast
+	}
 	watcher := New(o)
 	watcher.sender.client.Transport = w.hook
 	return watcher
@@ -228,7 +233,8 @@ func (w *world) tells(want ...string) {
 // awayStore is a store that may be out of reach.
 type awayStore struct {
 	driver.JobStore
-	out atomic.Bool
+	out      atomic.Bool
+	readonly atomic.Bool // only writing fails
 }
 
 var errAway = fmt.Errorf("%w: no route", budget.ErrUnavailable)
@@ -245,4 +251,19 @@ func (s *awayStore) Jobs(ctx context.Context, names []string) ([]driver.JobDocum
 		return nil, errAway
 	}
 	return s.JobStore.Jobs(ctx, names)
+}
+
+func (s *awayStore) SwapJob(ctx context.Context, swap driver.JobSwap) (bool, error) {
+	if s.out.Load() || s.readonly.Load() {
+		return false, errAway
+	}
+	return s.JobStore.SwapJob(ctx, swap)
+}
+
+// hangingStore answers no look.
+type hangingStore struct{ driver.JobStore }
+
+func (s hangingStore) Jobs(ctx context.Context, _ []string) ([]driver.JobDocument, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
 }

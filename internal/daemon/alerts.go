@@ -11,23 +11,24 @@ import (
 )
 
 // watcher makes what looks for the alerts in force and delivers them.
-func (d *Daemon) watcher(state jobs.State) *alert.Watcher {
-	return alert.New(alert.Options{State: state, Env: d.o.Env, Log: d.log, Count: d.metrics.alerted, Forecast: d.forecast, Current: func() alert.Now {
-		g := d.current.Load()
+func (d *Daemon) watcher(state jobs.State, inForce func() *generation) *alert.Watcher {
+	forecast := func(ctx context.Context) ([]alert.Forecast, error) { return d.forecast(ctx, inForce()) }
+	return alert.New(alert.Options{State: state, Env: d.o.Env, Log: d.log, Count: d.metrics.alerted, Forecast: forecast, Current: func() alert.Now {
+		g := inForce()
 		return alert.Now{Alerts: g.config.Alerts, Budgets: g.budgets, Jobs: g.jobs}
 	}})
 }
 
 // forecast lists the first pass of each job that, by the plan, will lack units.
-func (d *Daemon) forecast(ctx context.Context) (list []alert.Forecast, err error) {
-	g, now := d.current.Load(), d.o.Now()
+func (d *Daemon) forecast(ctx context.Context, g *generation) (list []alert.Forecast, err error) {
+	now := d.o.Now()
 	question, lived, err := plan.Ahead(ctx, d.store, slices.Collect(maps.Values(g.budgets)), g.jobs, now, now.Add(plan.DefaultSpan))
 	if err != nil {
 		return nil, err
 	}
 	for _, j := range question.Sums(lived) {
 		if j.First != nil {
-			list = append(list, alert.Forecast{Job: j.Name, Budget: j.Budget, Limit: j.First.Limit, At: j.First.At, Short: j.First.Short, NotStarted: j.First.Outcome == plan.NotStarted || j.First.Outcome == plan.Deferred})
+			list = append(list, alert.Forecast{Job: j.Name, Budget: j.Budget, Limit: j.First.Limit, At: j.First.At, Short: j.First.Short, NotStarted: j.First.Outcome == plan.NotStarted || j.First.Outcome == plan.Deferred, Locked: j.First.Limit == plan.Lock})
 		}
 	}
 	return list, nil
@@ -45,13 +46,21 @@ func (d *Daemon) ping(options *jobs.Options) (finish func()) {
 }
 
 // TellOnce prepares options for single passes: they ping, and the returned function then tells
-// what there is to tell, once.
+// what there is to tell, once: of all jobs of the configuration, not only of those that ran.
 func (d *Daemon) TellOnce(ctx context.Context, options *jobs.Options) (finish func()) {
 	made := d.ping(options)
 	return func() {
 		made()
-		if !d.o.Sandbox {
-			d.watcher(options.State).Once(ctx)
+		cfg := d.current.Load().config
+		if d.o.Sandbox || len(cfg.Alerts) == 0 {
+			return
 		}
+		all, err := d.open(cfg, d.jobs())
+		if err != nil {
+			d.log.Warn("the budgets of all jobs could not be opened: alerts are left to the next run", "error", err)
+			return
+		}
+		d.watcher(options.State, func() *generation { return all }).Once(ctx)
+		closeAll(all.budgets, d.log)
 	}
 }

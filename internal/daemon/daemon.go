@@ -102,11 +102,18 @@ func (d *Daemon) Begin(cfg *config.Config, list []*jobs.Job, store open.Backend,
 }
 
 // open opens the budgets of the jobs, and if the daemon serves charges or has alerts all others
-// of the configuration too. It does not ask the store anything.
+// of the configuration too, with those that alerts name of a credential "*". It does not ask the store anything.
 func (d *Daemon) open(cfg *config.Config, list []*jobs.Job) (*generation, error) {
 	var names []string
 	if d.servers != nil || len(cfg.Alerts) > 0 {
 		names = cfg.Budgets()
+	}
+	for _, a := range cfg.Alerts {
+		for _, name := range a.Budgets {
+			if _, _, err := cfg.Find(name); err == nil { // a name, not a pattern: a credential "*" may admit it
+				names = append(names, name)
+			}
+		}
 	}
 	for _, job := range list {
 		names = append(names, job.Budget)
@@ -191,7 +198,7 @@ func (d *Daemon) Run(ctx context.Context, drain <-chan struct{}, hangups <-chan 
 	helpers.Go(func() { d.notices.watch(until, drain, &d.metrics.pulse, d.jobs) })
 	helpers.Go(func() { d.follow(until, drain, hangups, runner) })
 	if !d.o.Sandbox {
-		watcher := d.watcher(options.State)
+		watcher := d.watcher(options.State, d.current.Load)
 		helpers.Go(func() { watcher.Run(ctx, until) })
 	}
 	return runner.Run(ctx, drain, d.o.StartNow)
@@ -224,12 +231,14 @@ func (d *Daemon) Stopping() { d.notices.stopping(d.stopTakes()) }
 
 // Close closes the budgets in force, all at once: what they know and have not told the store
 // yet is not lost.
-func (d *Daemon) Close() {
+func (d *Daemon) Close() { closeAll(d.Budgets(), d.log) }
+
+func closeAll(budgets map[string]*budget.Budget, log *slog.Logger) {
 	var closing sync.WaitGroup
-	for name, b := range d.Budgets() {
+	for name, b := range budgets {
 		closing.Go(func() {
 			if err := b.Close(); err != nil {
-				d.log.Warn("a budget could not tell the store all that it knows", "budget", name, "error", err)
+				log.Warn("a budget could not tell the store all that it knows", "budget", name, "error", err)
 			}
 		})
 	}
