@@ -55,7 +55,7 @@ func (d *Daemon) TellOnce(ctx context.Context, options *jobs.Options) (finish fu
 		if d.o.Sandbox || len(cfg.Alerts) == 0 {
 			return
 		}
-		all, err := d.open(cfg, d.jobs())
+		all, err := d.open(cfg, jobs.Load(cfg))
 		if err != nil {
 			d.log.Warn("the budgets of all jobs could not be opened: alerts are left to the next run", "error", err)
 			return

@@ -31,7 +31,7 @@ func TestTellOnceKnowsAllJobs(t *testing.T) {
 	document := must.Get(json.Marshal(map[string]any{"last": last}))(t)
 	must.Get(d.store.SwapJob(t.Context(), driver.JobSwap{Job: "goes", Text: document}))(t)
 	d.TellOnce(t.Context(), &jobs.Options{State: d.store})()
-	check.Equal(t, len(told), 1, "messages")
+	must.Equal(t, len(told), 1, "messages")
 	check.Contains(t, <-told, `"job":"goes"`, "told")
 }
 

@@ -102,7 +102,8 @@ func (d *Daemon) Begin(cfg *config.Config, list []*jobs.Job, store open.Backend,
 }
 
 // open opens the budgets of the jobs, and if the daemon serves charges or has alerts all others
-// of the configuration too, with those that alerts name of a credential "*". It does not ask the store anything.
+// of the configuration too, with those that alerts name of a credential "*". It does not ask the
+// store anything.
 func (d *Daemon) open(cfg *config.Config, list []*jobs.Job) (*generation, error) {
 	var names []string
 	if d.servers != nil || len(cfg.Alerts) > 0 {

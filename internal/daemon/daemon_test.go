@@ -58,7 +58,7 @@ func living(t *testing.T, env func(string) (string, bool), replace ...string) *D
 	d.write(t, replace...)
 	cfg, list, err := d.Read()
 	if err == nil {
-		err = d.Begin(cfg, list, memstore.New(func() int64 { return 0 }), "")
+		err = d.Begin(cfg, list, memstore.New(nil), "")
 	}
 	must.Do(t, err)
 	return d
