@@ -155,28 +155,30 @@ func (a *app) runs(ctx context.Context, state jobs.State, list []*jobs.Job, f ru
 	if f.since > 0 {
 		since = a.now().Add(-f.since)
 	}
-	successes := map[string]time.Time{}
-	for _, v := range views {
-		successes[v.Name] = v.LastSuccess
-	}
+	starving := answer.Starving{State: state, Views: views}
 	found := []answer.Run{}
-	take := func(pass jobs.Pass) {
+	take := func(pass jobs.Pass) error {
 		for _, r := range answer.RunsOf(pass) {
 			if !f.log {
 				r.Log = nil
 			}
-			if f.errors && answer.WantedUnits(r.Run) {
-				last := answer.Instant(successes[r.Job])
-				r.LastSuccess = &last
+			if !f.wants(r.Run) || len(found) == f.n {
+				continue
 			}
-			if f.wants(r.Run) && len(found) < f.n {
-				found = append(found, r)
+			if f.errors {
+				if err := starving.Look(ctx, &r); err != nil {
+					return err
+				}
 			}
+			found = append(found, r)
 		}
+		return nil
 	}
 	for _, pass := range answer.UnderWay(views) {
 		if !pass.Tick.Before(since) {
-			take(pass)
+			if err := take(pass); err != nil {
+				return nil, err
+			}
 		}
 	}
 	names := make([]string, len(list))
@@ -184,10 +186,13 @@ func (a *app) runs(ctx context.Context, state jobs.State, list []*jobs.Job, f ru
 		names[i] = job.Name
 	}
 	for pass, err := range jobs.Past(ctx, state, names, since) {
+		if err == nil {
+			err = take(pass)
+		}
 		if err != nil {
 			return nil, err
 		}
-		if take(pass); len(found) == f.n {
+		if len(found) == f.n {
 			break
 		}
 	}

@@ -1,7 +1,9 @@
 package answer
 
 import (
+	"context"
 	"slices"
+	"time"
 
 	"github.com/quotactl/quotactl/jobs"
 )
@@ -28,6 +30,8 @@ type Run struct {
 	// LastSuccess is when the job's last successful pass of all regions ended, null before
 	// the first. Only runs --errors has it, for runs that found too few units.
 	LastSuccess *Instant `json:"last_success,omitempty"`
+	// Starved: and the job had then had no complete pass for longer than its stale_after.
+	Starved bool `json:"starved,omitempty"`
 }
 
 // RunsOf are the runs of a pass, or the tick where it has none.
@@ -63,6 +67,44 @@ func (r *Run) took() {
 	}
 	d := Seconds(r.Ended.Sub(r.Started.Time))
 	r.Took = &d
+}
+
+// Starving finds out which runs of jobs left them starved.
+type Starving struct {
+	State jobs.State
+	Views []Job // of the jobs
+	fed   map[string]bool
+}
+
+// Look completes a run that found too few units. Runs are given the newest first.
+func (s *Starving) Look(ctx context.Context, r *Run) error {
+	i := slices.IndexFunc(s.Views, func(v Job) bool { return v.Name == r.Job })
+	if i < 0 || !WantedUnits(r.Run) {
+		return nil
+	}
+	job := s.Views[i]
+	last := Instant(job.LastSuccess)
+	r.LastSuccess = &last
+	since := r.Tick.Add(-job.StaleAfter)
+	switch {
+	case job.StaleAfter == 0 || s.fed[r.Job]:
+		return nil
+	case !job.LastSuccess.IsZero():
+		r.Starved = job.LastSuccess.Before(since)
+	default: // never: then since its first pass
+		earlier, err := jobs.History(ctx, s.State, r.Job, time.Time{}, since, 1)
+		if err != nil {
+			return err
+		}
+		r.Starved = len(earlier) > 0
+	}
+	if !r.Starved { // nor do earlier ones
+		if s.fed == nil {
+			s.fed = map[string]bool{}
+		}
+		s.fed[r.Job] = true
+	}
+	return nil
 }
 
 // WentWrong are the outcomes of runs that went wrong other than for want of units.

@@ -9,6 +9,7 @@ import (
 	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/table"
 	"github.com/quotactl/quotactl/internal/view"
+	"github.com/quotactl/quotactl/jobs"
 )
 
 // Runs shows runs as a table, with what is to be said of each below it. Of one
@@ -26,6 +27,9 @@ func Runs(at time.Time, list []answer.Run, oneJob bool) string {
 		first := i == 0 || list[i-1].Job != r.Job || list[i-1].Tick != r.Tick
 		addRun(t, r, at, oneJob, first)
 		if r.LastSuccess != nil && !slices.ContainsFunc(list[:i], func(newer answer.Run) bool { return newer.Job == r.Job && newer.LastSuccess != nil }) {
+			if r.Starved {
+				t.Below("", "starved: without a complete pass for longer than its stale_after")
+			}
 			t.Below("", lastSuccessText(time.Time(*r.LastSuccess)))
 		}
 	}
@@ -36,6 +40,9 @@ func Runs(at time.Time, list []answer.Run, oneJob bool) string {
 // began.
 func addRun(t *table.Table, r answer.Run, at time.Time, oneJob, first bool) {
 	outcome, units, pages, took := string(r.Outcome), "-", "-", "-"
+	if r.Starved && r.Outcome == jobs.Exhausted {
+		outcome = "starved"
+	}
 	if r.Reason != "" {
 		outcome += " (" + r.Reason + ")"
 	}
