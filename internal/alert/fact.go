@@ -144,8 +144,9 @@ func instant(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 // else 0.
 func ofPass(j *jobs.Job, pass jobs.Record, until func(at int64) int64, still int64) []fact {
 	at := ended(pass)
+	complete := pass.Outcome == jobs.Succeeded && len(pass.Runs) >= len(j.Regions) // not of some regions only
 	about := func(kind string, outcomes ...jobs.Outcome) fact {
-		f := fact{subject: subject{Kind: kind, Budget: j.Budget, Job: j.Name}, at: at, until: until(at), off: pass.Outcome == jobs.Succeeded, still: still}
+		f := fact{subject: subject{Kind: kind, Budget: j.Budget, Job: j.Name}, at: at, until: until(at), off: complete, still: still}
 		if still > 0 {
 			f.stillUntil = until(still)
 		}

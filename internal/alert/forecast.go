@@ -124,6 +124,9 @@ func ofForecast(list []Forecast, all []*jobs.Job, made int64, until func(budget 
 			}
 			f.on, f.off = true, false
 			f.begin = one.text()
+			if !one.Locked {
+				f.by = one.Limit
+			}
 		}
 		facts = append(facts, f)
 	}

@@ -49,6 +49,9 @@ func TestALatePlanIsTold(t *testing.T) {
 		defer w.daemon()()
 		time.Sleep(planTakes + LookEvery)
 		w.tells("forecast begin")
+		m := w.hook.messages()[0]
+		check.Equal(t, m.Job, "nightly", "job")
+		check.Equal(t, m.Limit, "daily", "the limit that cuts it")
 	})
 }
 

@@ -350,3 +350,14 @@ func TestEndsWaitForBegins(t *testing.T) {
 	r.conclude("1", "me", "", 5, 0)
 	check.Equal(t, ids(r.claim("me", 6, 9)), "2", "at last")
 }
+
+// A pass of some regions, that a person asked for, ends nothing.
+func TestAPartOfTheRegionsEndsNothing(t *testing.T) {
+	j := &jobs.Job{Name: "nightly", Budget: "shop/main", Regions: []string{"US", "GB"}}
+	for n, ends := range []bool{1: false, 2: true} {
+		pass := jobs.Record{Outcome: jobs.Succeeded, Runs: make([]jobs.Run, n)}
+		for _, f := range ofPass(j, pass, func(int64) int64 { return 0 }, 0) {
+			check.Equal(t, f.off, ends, f.Kind, "after regions", n)
+		}
+	}
+}

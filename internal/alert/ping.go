@@ -155,7 +155,7 @@ func (s *sender) ping(ctx context.Context, job string, one ping) error {
 		return fmt.Errorf("ping of job %s: %w", job, err)
 	}
 	if one.word != "" {
-		to = below(to, one.word)
+		to = to.JoinPath(one.word)
 	}
 	return s.post(ctx, to, http.Header{"Content-Type": {"text/plain; charset=utf-8"}}, []byte(one.body))
 }

@@ -131,7 +131,11 @@ func (r *record) take(alert string, facts []fact, whole bool, now int64) (change
 		}
 		after, turns := before.step(f)
 		for _, t := range turns {
-			r.add(pending{Message: newMessage(alert, f.subject, t), Key: key, Since: now}, now)
+			m := newMessage(alert, f.subject, t)
+			if t.phase == Begin && f.by != "" {
+				m.Limit = name(f.by)
+			}
+			r.add(pending{Message: m, Key: key, Since: now}, now)
 			changed = true
 		}
 		if after != (situation{}) {

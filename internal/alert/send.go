@@ -64,11 +64,11 @@ func (s *sender) deliver(ctx context.Context, a config.Alert, m Message) error {
 	case "healthchecks":
 		switch {
 		case m.Kind == kindTest:
-			to = below(to, "log")
+			to = to.JoinPath("log")
 		case m.Phase == Begin:
-			to = below(to, "fail")
+			to = to.JoinPath("fail")
 		case m.Others > 0: // it is not well yet
-			to = below(to, "log")
+			to = to.JoinPath("log")
 		}
 	case "ntfy":
 		header.Set("Title", m.title())
@@ -142,14 +142,6 @@ func parseAddress(address string) (*url.URL, error) {
 		return nil, errors.New("the address does not begin with https:// or http:// and a host: write the whole address")
 	}
 	return to, nil
-}
-
-// below is an address with a word after its path.
-func below(to *url.URL, word string) *url.URL {
-	next := *to
-	next.RawPath = ""
-	next.Path = strings.TrimSuffix(to.Path, "/") + "/" + word
-	return &next
 }
 
 // explain says why a request failed, without the address: that is a secret.

@@ -26,6 +26,8 @@ type fact struct {
 	// anew then, so that a situation ends with its period.
 	until int64
 	anew  bool
+	// by is the limit that causes a situation of a job; it may be another one each time.
+	by string
 	// begin and end are the texts of both phases.
 	begin, end string
 	// still: the fact is of the newest record, which still is what is known at this instant (µs);

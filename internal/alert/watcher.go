@@ -48,9 +48,6 @@ const (
 	GivenUp   Result = "given_up" // it was tried for a day
 )
 
-// Results are all results.
-func Results() []Result { return []Result{Delivered, Failed, GivenUp} }
-
 // Watcher looks at budgets and jobs, and delivers what there is to tell. Any number of daemons
 // may have one on the same store.
 type Watcher struct {
