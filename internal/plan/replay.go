@@ -169,11 +169,12 @@ func (l *replaying) charge(some *replayed) {
 	if no != nil && some.left > 0 {
 		no = l.ask(some, 1) // says when one of them fits, not all
 	}
-	switch again := l.now + some.step; {
+	last := some.row.Hour + driver.HistoryHour - 1
+	switch again := min(l.now+some.step, last); {
 	case some.left == 0:
 	case no == nil:
 		l.charge(some)
-	case !no.never && max(again, no.at) < some.row.Hour+driver.HistoryHour:
+	case !no.never && l.now < last && no.at <= last:
 		l.add(max(again, no.at), some.place, func() { l.charge(some) })
 	case some.row.Hour >= l.begin:
 		l.refuse(some, cmp.Or(no.limit, Lock))

@@ -96,6 +96,24 @@ func TestReplay(t *testing.T) {
 	})
 }
 
+// An hour holds what a bucket has and what flows into it until the hour ends.
+func TestReplayFillsABucketsHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHistory(t, rolling("day", 10_000, 24*time.Hour))
+		h.charge("list", "a", 3699)
+		time.Sleep(time.Hour)
+		small := h.spec
+		small.Limits = []limit.Limit{{Name: "bucket", Limit: 100, Counts: limit.CountUnits, Window: limit.BucketWindow(must.Get(limit.NewRefill(3600, time.Hour))(t))}}
+		check.Equal(t, len(h.replay(small, 2*time.Hour).Refused), 0, "refused of what fits")
+		time.Sleep(30 * time.Minute)
+		h.charge("list", "a", 3701)
+		time.Sleep(time.Hour)
+		refused := h.replay(small, 2*time.Hour).Refused
+		must.Equal(t, len(refused), 1, "refused")
+		check.Equal(t, refused[0].Calls, 101, "calls beyond an hour's refill: the hour before left nothing")
+	})
+}
+
 // Whatever fitted a rolling limit over whole hours, a calendar or a bucket fits again, at whatever instants of the hours it
 // was charged.
 func TestReplayRefusesNothingThatFitted(t *testing.T) {
