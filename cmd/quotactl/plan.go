@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +16,7 @@ import (
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/plan"
+	"github.com/quotactl/quotactl/internal/suggest"
 	"github.com/quotactl/quotactl/internal/view"
 	"github.com/quotactl/quotactl/jobs"
 )
@@ -89,6 +92,12 @@ func (a *app) plan(ctx context.Context, p planFlags) error {
 		if err != nil {
 			return err
 		}
+		for _, j := range list {
+			ask.jobs = append(ask.jobs, j.Name)
+		}
+		for _, u := range cfg.Upstreams {
+			ask.upstreams = append(ask.upstreams, u.Name)
+		}
 		var changed *world
 		if p.other != "" {
 			ask.path = p.other
@@ -114,6 +123,8 @@ type asked struct {
 	store open.Backend
 	flags planFlags
 	path  string // of the configuration that is changed
+	// jobs and upstreams are the names of the present configuration's.
+	jobs, upstreams []string
 }
 
 // world is a configuration with its jobs and budgets.
@@ -163,9 +174,23 @@ func (q *asked) load(sets ...string) (*world, error) {
 	}
 	cfg, list, err := checked(cfg, err)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(q.mistyped(settings), err)
 	}
 	return q.world(cfg, list)
+}
+
+// mistyped is of settings that make a job or an upstream whose name is nearly that of another.
+func (q *asked) mistyped(settings []config.Setting) error {
+	known := map[string][]string{"job": q.jobs, "upstream": q.upstreams}
+	for _, s := range settings {
+		if len(s.Key) < 3 || known[s.Key[0]] == nil || slices.Contains(known[s.Key[0]], s.Key[1]) {
+			continue
+		}
+		if meant := suggest.DidYouMean(s.Key[1], known[s.Key[0]]); meant != "" {
+			return fmt.Errorf("--set %s: there is no %s %q%s", strings.Join(s.Key, "."), s.Key[0], s.Key[1], meant)
+		}
+	}
+	return nil
 }
 
 // plan answers what will happen, also with the change if there is one.

@@ -107,7 +107,7 @@ func (f Forecast) text() string {
 	}
 	text := fmt.Sprintf("%s will %s at %s", f.Job, what, instant(f.At))
 	if f.Locked {
-		return text + ": the budget is locked"
+		return text + ": locked"
 	}
 	return text + fmt.Sprintf(" by limit %s, %d units short", f.Limit, f.Short)
 }

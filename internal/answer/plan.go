@@ -77,7 +77,7 @@ type PlanFirstCut struct {
 	Job     string       `json:"job"`
 	Tick    Instant      `json:"tick"`
 	At      Instant      `json:"at"`
-	Limit   Text         `json:"limit"` // "lock": the budget is locked; null: it was refused before the plan began
+	Limit   Text         `json:"limit"` // "lock": the budget or a limit is locked; null: it was refused before the plan began
 	Short   int64        `json:"short"` // what the pass still needed less what was left
 	Outcome plan.Outcome `json:"outcome"`
 }

@@ -48,7 +48,7 @@ func lacks(r answer.NextRun) string {
 	case r.Why == nil || r.Why.Limit == "":
 		return "by plan: will not fit"
 	case r.Why.Limit == plan.Lock:
-		return fmt.Sprintf("by plan: %s: the budget is locked at %s", becomes(r.Outcome), view.Time(time.Time(r.Why.At)))
+		return fmt.Sprintf("by plan: %s: locked at %s", becomes(r.Outcome), view.Time(time.Time(r.Why.At)))
 	}
 	return fmt.Sprintf("by plan: %s: limit %s is %s short at %s", becomes(r.Outcome), r.Why.Limit, view.Number(r.Why.Short), view.Time(time.Time(r.Why.At)))
 }

@@ -37,7 +37,7 @@ pull   DE      2026-11-20 12:00:00Z  2026-11-20 12:00:00Z  50 configured
 pull   FR      2026-11-20 12:00:00Z  2026-11-20 12:00:00Z  50 configured
   by plan: will not start: limit day is 1500 short at 2026-11-20 12:01:00Z
 pull   GB      2026-11-20 12:00:00Z  2026-11-20 12:00:00Z  50 configured
-  by plan: will not start: the budget is locked at 2026-11-20 12:00:00Z
+  by plan: will not start: locked at 2026-11-20 12:00:00Z
 pull   IN      2026-11-20 12:00:00Z  2026-11-20 12:00:00Z  50 configured
   by plan: will be skipped: another pass is under way
 pull   BR      2026-11-20 12:00:00Z  2026-11-20 12:00:00Z  50 configured

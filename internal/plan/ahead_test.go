@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
@@ -11,10 +12,11 @@ import (
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/plan"
+	"github.com/quotactl/quotactl/jobs"
 )
 
-// A plan that nobody asked for by itself ends earlier where jobs tick each second.
-func TestAheadIsBounded(t *testing.T) {
+// minutely is a budget up/key of 10 units a minute, and a job of one unit in three regions.
+func minutely(t *testing.T, schedule string) (*memstore.Store, *budget.Budget, []*jobs.Job) {
 	path := filepath.Join(t.TempDir(), "costs.toml")
 	must.Do(t, os.WriteFile(path, []byte(`[upstream.up.costs]
 op = 1
@@ -24,7 +26,7 @@ window = "1m"
 [upstream.up.credential.key]
 [job.a]
 budget = "up/key"
-schedule = "@every 1s"
+schedule = "`+schedule+`"
 regions = ["A", "B", "C"]
 needs = { op = 1 }
 command = ["true"]
@@ -32,10 +34,31 @@ command = ["true"]
 	cfg, list, err := load(path)
 	must.Do(t, err)
 	store := memstore.New(nil)
-	b := must.Get(budget.New(store, must.Get(cfg.Spec("up/key"))(t)))(t)
+	return store, must.Get(budget.New(store, must.Get(cfg.Spec("up/key"))(t)))(t), list
+}
+
+// A plan that nobody asked for by itself ends earlier where jobs tick each second.
+func TestAheadIsBounded(t *testing.T) {
+	store, b, list := minutely(t, "@every 1s")
 	now := time.Now()
 	_, lived, err := plan.Ahead(t.Context(), store, []*budget.Budget{b}, list, now, now.Add(plan.DefaultSpan))
 	must.Do(t, err)
 	check.Equal(t, lived.Until.Sub(now), plan.DefaultSpan/32, "the span")
 	check.Equal(t, len(lived.Passes), int(plan.DefaultSpan/32/time.Second), "passes")
+}
+
+// A lock refuses as a lock, whether of a budget or of a limit.
+func TestALockedLimit(t *testing.T) {
+	for _, name := range []string{"", "l"} {
+		synctest.Test(t, func(t *testing.T) {
+			store, b, list := minutely(t, "0 * * * *")
+			now := time.Now()
+			must.Get(b.Lock(t.Context(), budget.LockOrder{Limit: name, Until: budget.Until{At: now.Add(90 * time.Minute)}, Why: "a test", ByHand: true}))(t)
+			_, lived, err := plan.Ahead(t.Context(), store, []*budget.Budget{b}, list, now, now.Add(150*time.Minute))
+			must.Do(t, err)
+			must.Equal(t, len(lived.Passes), 2, "passes")
+			check.Equal(t, lived.Passes[0].Limit, plan.Lock, "refused by")
+			check.Equal(t, lived.Passes[1].Outcome, plan.Complete, "after the lock")
+		})
+	}
 }

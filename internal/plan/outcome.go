@@ -33,7 +33,7 @@ type Pass struct {
 	Parts       int    // more than 1 if it was deferred and went on
 	Units       int64
 	// At is the instant of the first refusal that cut it, or kept it from starting; zero:
-	// none did. Limit is the limit that refused, Lock for a lock of the budget, and Short what
+	// none did. Limit is the limit that refused, Lock for a lock of the budget or of a limit, and Short what
 	// the pass still needed of it less what was left.
 	At    time.Time
 	Limit string
@@ -68,7 +68,7 @@ func (s *simulation) noteRefusal(p *pass, no *refused) {
 		return
 	}
 	result.At, result.Limit = instant(s.now), no.limit
-	if no.limit == "" {
+	if no.lock {
 		result.Limit = Lock
 	}
 	var rest []driver.Need

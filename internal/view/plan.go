@@ -82,7 +82,7 @@ func cutText(c *answer.PlanFirstCut, names bool) string {
 	}
 	text += fmt.Sprintf(" %s at %s", what, Time(time.Time(c.At)))
 	if c.Limit == "lock" {
-		return text + ": the budget is locked"
+		return text + ": locked"
 	}
 	return text + fmt.Sprintf(" by limit %s, %s short", c.Limit, Number(c.Short))
 }

@@ -187,7 +187,7 @@ func TestPlanVerdict(t *testing.T) {
 		{plan.NotStarted, same, "will not start at 2026-11-20 13:04:00Z by limit day, 50 short."},
 		{plan.Deferred, same, "will be deferred at 2026-11-20 13:04:00Z by limit day, 50 short."},
 		{plan.Failed, same, "will fail at 2026-11-20 13:04:00Z by limit day, 50 short."},
-		{plan.Cut, func(p *plan.Pass) { p.Limit = plan.Lock }, "will be cut at 2026-11-20 13:04:00Z: the budget is locked."},
+		{plan.Cut, func(p *plan.Pass) { p.Limit = plan.Lock }, "will be cut at 2026-11-20 13:04:00Z: locked."},
 		{plan.Cut, func(p *plan.Pass) { p.Limit, p.Short = "", 0 }, "has lacked units already and will not be complete."},
 	} {
 		check.Equal(t, verdict(test.change, test.outcome), "short: orders (tick 2026-11-20 13:00:00Z) "+test.want+end, "verdict")
