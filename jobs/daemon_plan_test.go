@@ -235,7 +235,7 @@ func TestPlannedByOthers(t *testing.T) {
 func TestPlannedGuaranteesAtRandom(t *testing.T) {
 	t.Parallel()
 	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
-	for i := range effort.Of[uint64](2, 20) {
+	for i := range effort.Number(t, "QUOTACTL_PLANNED_WALKS", effort.Of[uint64](1, 20)) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { walkPlanned(t, rand.New(rand.NewPCG(seed+i, 0))) })
