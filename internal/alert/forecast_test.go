@@ -3,6 +3,7 @@ package alert
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,9 +18,9 @@ import (
 func TestAPlanSilencesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nightly)
-		made := 0
+		var made atomic.Int64
 		w.forecast = func(ctx context.Context) ([]Forecast, error) {
-			if made++; made == 1 {
+			if made.Add(1) == 1 {
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}
@@ -32,9 +33,9 @@ func TestAPlanSilencesNothing(t *testing.T) {
 		w.tells("locked begin")
 		time.Sleep(planEvery)
 		check.Contains(t, w.log.String(), "no plan could be made", "log")
-		check.Equal(t, made, 2, "plans")
+		check.Equal(t, made.Load(), 2, "plans")
 		time.Sleep(planEvery)
-		check.Equal(t, made, 3, "plans")
+		check.Equal(t, made.Load(), 3, "plans")
 	})
 }
 

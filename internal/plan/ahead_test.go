@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
@@ -59,6 +61,46 @@ func TestALockedLimit(t *testing.T) {
 			must.Equal(t, len(lived.Passes), 2, "passes")
 			check.Equal(t, lived.Passes[0].Limit, plan.Lock, "refused by")
 			check.Equal(t, lived.Passes[1].Outcome, plan.Complete, "after the lock")
+		})
+	}
+}
+
+// What a run under way was charged is known before its daemon tells, also of a budget that has
+// only a bucket, or whose other limits do not cover it.
+func TestSpentBesideABucket(t *testing.T) {
+	for _, more := range []string{"", "[upstream.up.limit.other]\nlimit = 5\nwindow = \"1h\"\noperations = [\"rare\"]\n"} {
+		synctest.Test(t, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "costs.toml")
+			must.Do(t, os.WriteFile(path, []byte(`[upstream.up.costs]
+op = 1
+rare = 1
+[upstream.up.limit.l]
+limit = 10
+refill = "1/30s"
+`+more+`[upstream.up.credential.key]
+[job.a]
+budget = "up/key"
+schedule = "0 * * * *"
+regions = ["A"]
+needs = { op = 8 }
+command = ["true"]
+`), 0o600))
+			cfg, list, err := load(path)
+			must.Do(t, err)
+			store := memstore.New(nil)
+			b := must.Get(budget.New(store, must.Get(cfg.Spec("up/key"))(t)))(t)
+			now := time.Now()
+			claim := map[string]any{"active": []map[string]any{{"holder": "x", "tick": now.UnixMicro(), "kind": "scheduled", "budget": "up/key", "since": now.UnixMicro(), "until": now.Add(time.Minute).UnixMicro()}}}
+			must.Get(store.SwapJob(t.Context(), driver.JobSwap{Job: "a", Text: must.Get(json.Marshal(claim))(t)}))(t)
+			time.Sleep(time.Second)
+			run := "1/" + now.UTC().Format(jobs.TickFormat)
+			for range 7 {
+				must.Get(b.Charge(t.Context(), budget.Call{Operation: "op", Labels: budget.Labels{Job: "a", Region: "A", Run: run}}))(t)
+			}
+			q := must.Get(plan.Read(t.Context(), store, []*budget.Budget{b}, list, time.Now(), plan.Reading{}))(t)
+			check.Equal(t, q.Jobs[0].Spent[0]["A"].Amounts[0].Calls, 7, "spent")
+			q.Until = now.Add(time.Minute)
+			check.Equal(t, must.Get(q.Plan(t.Context()))(t).Passes[0].Outcome, plan.Complete, "one call is left to be made, and fits")
 		})
 	}
 }

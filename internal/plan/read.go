@@ -187,17 +187,20 @@ func readBudget(ctx context.Context, from driver.Store, b *budget.Budget, now ti
 		}
 		one.Holds = view.Holds
 	}
-	if len(counting) == 0 {
+	if len(counting) == 0 && len(working) == 0 {
 		return one, nil
 	}
 	at := status.At.UnixMicro()
-	if as.Rough {
+	if as.Rough && len(counting) > 0 {
 		large, err := one.readHours(ctx, from, status, now, counting, mostExact)
 		if large || err != nil {
 			return one, err
 		}
 	}
 	read := newRows(working)
+	if len(working) > 0 { // whatever they were charged, also what only buckets count
+		counting = append(counting, limit.Limit{Name: "under way", Counts: limit.CountUnits, Window: limit.RollingWindow(time.Duration(max(0, at-read.since)+1) * time.Microsecond)})
+	}
 	export := driver.Export{Budget: one.Name, Now: now.UnixMicro(), Counting: driver.Counting{Limits: counting, At: at}}
 	if err := from.Export(ctx, export, read); err != nil {
 		return Budget{}, fmt.Errorf("read the ledger of %s: %w", one.Name, err)
