@@ -45,8 +45,8 @@ func TestAheadIsBounded(t *testing.T) {
 	now := time.Now()
 	_, lived, err := plan.Ahead(t.Context(), store, []*budget.Budget{b}, list, now, now.Add(plan.DefaultSpan))
 	must.Do(t, err)
-	check.Equal(t, lived.Until.Sub(now), plan.DefaultSpan/32, "the span")
-	check.Equal(t, len(lived.Passes), int(plan.DefaultSpan/32/time.Second), "passes")
+	check.Equal(t, lived.Until.Sub(now), plan.DefaultSpan/4, "the span")
+	check.Equal(t, len(lived.Passes), int(plan.DefaultSpan/4/time.Second), "passes")
 }
 
 // A lock refuses as a lock, whether of a budget or of a limit.

@@ -76,7 +76,7 @@ func Read(ctx context.Context, from Store, budgets []*budget.Budget, list []*job
 }
 
 // mostAhead is how many runs a plan has at most that nobody asked for by itself.
-const mostAhead = 20_000
+const mostAhead = 200_000
 
 // Ahead plans from an instant to another, from ledgers that are read roughly. Where jobs tick so
 // often that there would be too many runs, the plan ends earlier: after half of the span, or half
