@@ -48,9 +48,14 @@ func (n Node) SomeTexts() ([]string, bool) {
 		n.Fail("%s is %s: write a string in quotes, or an array of them", n.key, n.typeName())
 		return nil, false
 	}
-	if len(list) == 0 || slices.Contains(list, "") {
+	whole := len(list)
+	list = slices.DeleteFunc(list, func(text string) bool { return text == "" })
+	switch {
+	case len(list) == 0:
 		n.Fail("%s is empty: write a string, or take it out", n.key)
 		return nil, false
+	case len(list) < whole: // the others may have mistakes of their own
+		n.Fail("%s holds an empty string: take it out", n.key)
 	}
 	return list, true
 }
