@@ -28,7 +28,7 @@ type Question struct {
 	Budgets     []Budget
 	Jobs        []Job // in the order of the configuration: those that tick together begin in it
 	// High has runs whose needs were learned take what was enough for nine of ten. Otherwise
-	// they take the median: of many runs, some take more and others less.
+	// they take the mean: of many runs, some take more and others less.
 	High bool
 }
 
