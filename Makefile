@@ -71,7 +71,7 @@ test: needs
 # than in make test. memstore, which is all of one goroutine behind one lock, is left
 # out, and so are the longest of these walks, the days that are lived beside a plan, and
 # miniredis beside a real server: what meets there meets in the same tests on the server. The clients are raced alone.
-UNRACED_TESTS := ^(TestUsualWalk|TestConvertsTheOlderFormat|TestConformanceMiniredis|TestWalkMiniredis|TestPlanIsWhatIsLived|TestPlanFromTheMidst|TestPlanFromTheMidstAgain|TestPlanOfLearnedNeeds|TestRealityRepeats)$$
+UNRACED_TESTS := ^(TestUsualWalk|TestConvertsTheOlderFormat|TestConformanceMiniredis|TestWalkMiniredis|TestPlanIsWhatIsLived|TestPlanFromTheMidst|TestPlanFromTheMidstAgain|TestPlanOfLearnedNeeds|TestPlanOfSkewedNeeds|TestRealityRepeats)$$
 test-full: test-sizes test-race
 
 test-sizes: needs
