@@ -48,7 +48,7 @@ func (s *simulation) newPass(j *job, tick int64, kind jobs.Kind, regions []strin
 // regions are those of the pass, in order.
 func (p *pass) regions(order []string) {
 	for place, region := range order {
-		takes, held := p.job.expected(region)
+		takes, held := p.job.expected(region, p.tick)
 		p.runs = append(p.runs, &run{region: region, place: place, holds: held, left: steps(takes, p.job.call > 0)})
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/jobs"
+	"github.com/quotactl/quotactl/jobs/needs"
 )
 
 // DefaultSpan is how far a plan reaches unless told: what fails tomorrow is known today.
@@ -28,8 +29,10 @@ type Question struct {
 	Budgets     []Budget
 	Jobs        []Job // in the order of the configuration: those that tick together begin in it
 	// High has runs whose needs were learned take what was enough for nine of ten. Otherwise
-	// they take the median: of many runs, some take more and others less.
+	// they take the mean: of many runs, some take more and others less.
 	High bool
+	// takes is what a run takes, in place of its needs; nil: those count.
+	takes func(j *jobs.Job, region string, tick time.Time) []needs.Amount
 }
 
 // Budget is a budget as it stands.
@@ -160,7 +163,7 @@ func (q *Question) Plan(ctx context.Context) (*Plan, error) {
 			return nil, fmt.Errorf("plan job %s: its budget %s is not among those of the plan", one.Name, one.Budget)
 		}
 		j := one.inFakeTime(int64(i+1), l, prices[one.Budget])
-		j.high = q.High
+		j.high, j.takes = q.High, q.takes
 		s.jobs = append(s.jobs, j)
 	}
 	answer := &Plan{From: q.From, Until: q.Until}

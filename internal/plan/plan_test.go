@@ -17,8 +17,8 @@ import (
 	"github.com/quotactl/quotactl/jobs/schedule"
 )
 
-// planned is what a plan says of a day, at its start.
-func planned(t *testing.T, ctx context.Context, q Question) (list []Pass) {
+// questionOf is the question what happens on a day, as it is read at the day's start.
+func questionOf(t *testing.T, ctx context.Context, q Question) *plan.Question {
 	t.Helper()
 	cfg, jobs, err := load(q.Path)
 	must.Do(t, err)
@@ -36,8 +36,13 @@ func planned(t *testing.T, ctx context.Context, q Question) (list []Pass) {
 			one.Notes = one.Begins
 		}
 	}
-	answer := must.Get(question.Plan(ctx))(t)
-	for _, p := range answer.Passes {
+	return question
+}
+
+// answered is what a plan says.
+func answered(t *testing.T, ctx context.Context, question *plan.Question) (list []Pass) {
+	t.Helper()
+	for _, p := range must.Get(question.Plan(ctx))(t).Passes {
 		list = append(list, Pass{
 			Job: p.Job, Tick: p.Tick, At: p.At, Limit: p.Limit, Units: p.Units, Reason: p.Reason, Parts: p.Parts,
 			Outcome: map[plan.Outcome]Outcome{
@@ -47,6 +52,12 @@ func planned(t *testing.T, ctx context.Context, q Question) (list []Pass) {
 	}
 	sortPasses(list)
 	return list
+}
+
+// planned is what a plan says of a day, at its start.
+func planned(t *testing.T, ctx context.Context, q Question) []Pass {
+	t.Helper()
+	return answered(t, ctx, questionOf(t, ctx, q))
 }
 
 // TestPlanIsWhatIsLived compares, on random days with known needs, the plan made at the start
@@ -135,35 +146,4 @@ func (y *day) midst(d dice) time.Time {
 		}
 	}
 	return at.Truncate(time.Millisecond).Add(137 * time.Microsecond) // nothing else happens then
-}
-
-// enoughCuts are so many that precision and recall say something of the plan.
-const enoughCuts = 500
-
-// With needs that were learned and noise, nearly all cuts that are planned come, and nearly all
-// that come were planned.
-func TestPlanOfLearnedNeeds(t *testing.T) {
-	seed := effort.Seed(t, "PLAN_SEED")
-	var all agreement
-	for i := range effort.Number(t, "PLAN_DAYS", uint64(days())) {
-		y := drawn(t, seed+i, true)
-		var says []Pass
-		lived := live(t, y, func(ctx context.Context, q Question) { says = planned(t, ctx, q) })
-		before := all
-		all.add(lived.Passes, says)
-		if os.Getenv("PLAN_SHOW") != "" {
-			t.Logf("seed %d: %d cuts both lived and planned, %d lived, %d planned", seed+i, all.both-before.both, all.lived-before.lived, all.planned-before.planned)
-			if list := differences(lived.Passes, says); os.Getenv("PLAN_SHOW") == "all" {
-				t.Logf("%s\n%s", y.config, strings.Join(list, "\n"))
-			}
-		}
-	}
-	t.Logf("of %d cuts that were planned %d came: precision %.3f; of %d that came as many were planned: recall %.3f", all.planned, all.both, all.precision(), all.lived, all.recall())
-	least := 0.95
-	if all.lived < enoughCuts { // chance has its part in few
-		least = 0.8
-	}
-	if all.lived == 0 || all.precision() < least || all.recall() < least {
-		t.Errorf("precision %.3f and recall %.3f over %d cuts: want at least %g", all.precision(), all.recall(), all.lived, least)
-	}
 }

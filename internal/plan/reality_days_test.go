@@ -68,7 +68,7 @@ func TestRealityRepeats(t *testing.T) {
 	for i := range effort.Number(t, "PLAN_DAYS", uint64(days()/5)) {
 		y := drawn(t, seed+i, i%2 == 1)
 		first, second := live(t, y, nil), live(t, y, nil)
-		if list := changes(first.Passes, second.Passes); len(list) > 0 {
+		if list := changes(y.start, first.Passes, second.Passes); len(list) > 0 {
 			t.Errorf("seed %d: the day is not lived alike twice:\n%s\n%s", seed+i, strings.Join(list, "\n"), y.config)
 		}
 		check.EqualSlices(t, first.Left, second.Left, "left at the resets of", seed+i)
@@ -101,9 +101,11 @@ func shown(passes []Pass) string {
 	return b.String()
 }
 
-// changes are the passes that are not alike in two lives of a day. In how many parts a deferred pass went on is left
-// out: the daemon may be woken at the very instant at which it is to look, and then looks once or twice.
-func changes(first, second []Pass) (list []string) {
+// changes are the passes that are not alike in two lives of a day. Left open is how often the daemon looks: woken by the end of
+// a pass at the very instant at which it is to look, it looks once or twice, and each look takes it a moment. So left out is in
+// how many parts a deferred pass went on, and a refusal may be up to a second apart. Passes of before the start are caught
+// up one after another, where these moments add up: up to a minute.
+func changes(start time.Time, first, second []Pass) (list []string) {
 	for i := range max(len(first), len(second)) {
 		var a, b Pass
 		if i < len(first) {
@@ -112,13 +114,51 @@ func changes(first, second []Pass) (list []string) {
 		if i < len(second) {
 			b = second[i]
 		}
+		within := time.Second
+		if !a.Tick.After(start) {
+			within = time.Minute
+		}
 		alike := func(p Pass) Pass {
-			p.Parts, p.Ended = min(p.Parts, 2), time.Time{}
+			p.Parts, p.Ended, p.At = min(p.Parts, 2), time.Time{}, time.Time{}
 			return p
 		}
-		if alike(a) != alike(b) {
+		if alike(a) != alike(b) || a.At.IsZero() != b.At.IsZero() || a.At.Sub(b.At).Abs() >= within {
 			list = append(list, fmt.Sprintf("first:  %s\nsecond: %s", a, b))
 		}
 	}
 	return list
+}
+
+// Two lives differ by a pass, its outcome, units or reason, the limit that refused it, and a second; not by how often a
+// daemon looked.
+func TestChanges(t *testing.T) {
+	at := time.Date(2026, 10, 4, 13, 5, 30, 692_130_000, time.UTC)
+	pass := Pass{Job: "x0", Tick: at.Add(-time.Hour), Outcome: Cut, At: at, Limit: "l0", Units: 5, Reason: jobs.ReasonLimit, Parts: 2, Ended: at}
+	with := func(change func(*Pass)) Pass {
+		other := pass
+		change(&other)
+		return other
+	}
+	for name, one := range map[string]struct {
+		other  Pass
+		differ bool
+	}{
+		"nothing":         {pass, false},
+		"another look":    {with(func(p *Pass) { p.At, p.Parts, p.Ended = at.Add(11*time.Millisecond), 3, at.Add(time.Minute) }), false},
+		"a second":        {with(func(p *Pass) { p.At = at.Add(-time.Second) }), true},
+		"never refused":   {with(func(p *Pass) { p.At = time.Time{} }), true},
+		"another limit":   {with(func(p *Pass) { p.Limit = "l1" }), true},
+		"other units":     {with(func(p *Pass) { p.Units = 6 }), true},
+		"another outcome": {with(func(p *Pass) { p.Outcome = Complete }), true},
+		"another reason":  {with(func(p *Pass) { p.Reason = jobs.ReasonHold }), true},
+		"one part":        {with(func(p *Pass) { p.Parts = 0 }), true},
+		"another tick":    {with(func(p *Pass) { p.Tick = at }), true},
+	} {
+		check.Equal(t, len(changes(at.Add(-24*time.Hour), []Pass{pass}, []Pass{one.other})) > 0, one.differ, name)
+	}
+	check.Equal(t, len(changes(at, []Pass{pass}, nil)), 1, "a pass that is not lived again")
+	for by, differ := range map[time.Duration]int{2 * time.Second: 0, time.Minute: 1} {
+		later := with(func(p *Pass) { p.At = at.Add(by) })
+		check.Equal(t, len(changes(at, []Pass{pass}, []Pass{later})), differ, "one that is caught up, later by", by)
+	}
 }

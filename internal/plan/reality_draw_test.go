@@ -17,6 +17,8 @@ type day struct {
 	start, until time.Time
 	// learned: the needs are not configured; runs take pages around a mean.
 	learned bool
+	skewed  bool   // few runs take many more pages than the mean
+	luck    uint64 // another draws the pages of all runs again
 	jobs    []drawnJob
 	before  []charge // that were made before the start
 	lock    lock     // zero: none

@@ -198,6 +198,9 @@ func (a *agreement) add(lived, planned []Pass) {
 func (a *agreement) precision() float64 { return float64(a.both) / float64(max(1, a.planned)) }
 func (a *agreement) recall() float64    { return float64(a.both) / float64(max(1, a.lived)) }
 
+// mean is one number for the two: their harmonic mean.
+func (a *agreement) mean() float64 { return 2 * float64(a.both) / float64(max(1, a.planned+a.lived)) }
+
 // sortPasses orders passes by tick and job.
 func sortPasses(list []Pass) {
 	slices.SortFunc(list, func(a, b Pass) int { return cmp.Or(a.Tick.Compare(b.Tick), strings.Compare(a.Job, b.Job)) })

@@ -69,15 +69,18 @@ func (r *run) still() []driver.Need {
 	return list
 }
 
-// expected is what a run of a region is expected to take, and what is held for it; nothing if
-// that is unknown.
-func (j *job) expected(region string) (takes, held []driver.Need) {
+// expected is what a run of a region is expected to take in the pass of a tick, and what is held
+// for it; nothing if that is unknown.
+func (j *job) expected(region string, tick int64) (takes, held []driver.Need) {
 	if rest, cut := j.rest[region]; cut {
 		return asNeeds(rest.Amounts), asNeeds(rest.Amounts)
 	}
 	e := j.needs.Run(region)
 	takes, held = asNeeds(e.Middle().Amounts), asNeeds(e.Amounts)
-	if j.high {
+	switch {
+	case j.takes != nil:
+		takes = asNeeds(j.takes(j.Job, region, instant(tick)))
+	case j.high:
 		takes = held
 	}
 	return takes, held

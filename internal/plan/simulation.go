@@ -27,12 +27,13 @@ type job struct {
 	place     int64 // among the jobs: which of those that tick together begins first
 	ledger    *ledger
 	needs     jobs.Needs
-	high      bool           // its runs take what is enough for nine of ten
-	complete  map[string]int // how many of them were complete
-	call      int64          // how long a call takes, µs
-	notes     int64          // how long a daemon takes to note a page, µs
-	begins    int64          // how long a daemon takes to begin or to record a pass, µs
-	guarantee int64          // of its share, the most over the limits
+	high      bool                                                            // its runs take what is enough for nine of ten
+	takes     func(j *jobs.Job, region string, tick time.Time) []needs.Amount // instead; nil: its needs count
+	complete  map[string]int                                                  // how many of them were complete
+	call      int64                                                           // how long a call takes, µs
+	notes     int64                                                           // how long a daemon takes to note a page, µs
+	begins    int64                                                           // how long a daemon takes to begin or to record a pass, µs
+	guarantee int64                                                           // of its share, the most over the limits
 
 	paused     bool
 	first      []string

@@ -110,7 +110,7 @@ func (s *simulation) goOnRunning(p *pass, r *run, done *jobs.Run, spent map[stri
 	if r.started = s.now; !done.Started.IsZero() {
 		r.started = done.Started.UnixMicro()
 	}
-	takes, _ := j.expected(r.region)
+	takes, _ := j.expected(r.region, p.tick)
 	r.holds, r.left = less(r.holds, took), steps(less(takes, took), j.call > 0)
 	for _, a := range took {
 		r.units += a.Units

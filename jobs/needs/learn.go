@@ -2,6 +2,7 @@ package needs
 
 import (
 	"maps"
+	"math"
 	"slices"
 )
 
@@ -37,15 +38,44 @@ func Complete(samples []Sample) (n int) {
 // A run that was cut says only that as much is needed at least. So it takes part where it
 // took more than the quantile of the complete runs, and never lowers the estimate.
 //
-// The estimate's Median is of the complete runs alone.
+// The estimate's Mean is of the complete runs alone. Not their median: where a few runs take much
+// more than the others, a day of many runs takes more than their medians come to.
 func Learn(samples []Sample) Estimate {
 	e := learn(samples, quantile)
 	if e.Source == Learned {
 		complete := slices.DeleteFunc(slices.Clone(samples), func(s Sample) bool { return !s.Complete })
-		e.Median = learn(complete, median).Amounts
+		for _, most := range e.Amounts {
+			if a := mean(complete[:e.Runs], most.Operation); a.Calls > 0 || a.Units > 0 {
+				e.Mean = append(e.Mean, Amount{a.Operation, min(a.Units, most.Units), min(a.Calls, most.Calls)})
+			}
+		}
 	}
 	return e
 }
+
+// mean is what complete runs took of an operation in the mean, rounded. Where they cannot tell it
+// from a whole number of calls, it is that: 31 calls in six runs are five a run, and a limit that
+// suffices for five is not short.
+func mean(complete []Sample, operation string) Amount {
+	var units, calls, squares float64
+	for _, s := range complete {
+		for _, a := range s.Took {
+			if a.Operation == operation {
+				units, calls, squares = units+float64(a.Units), calls+float64(a.Calls), squares+float64(a.Calls)*float64(a.Calls)
+			}
+		}
+	}
+	n := float64(len(complete))
+	whole := math.Round(calls / n)
+	off, variance := calls/n-whole, (squares-calls*calls/n)/(n-1)
+	if whole > 0 && off*off <= deviations*deviations*variance/n {
+		units *= n * whole / calls
+	}
+	return Amount{operation, int64(math.Round(units / n)), int64(whole)}
+}
+
+// deviations is how many standard deviations a mean may be from what it is taken for.
+const deviations = 2
 
 // Most is Learn with the most that one of these runs took, in place of the quantile: what the
 // next run may take.
@@ -113,10 +143,4 @@ func usual(samples []Sample, operation string, several func([]int64) int64, of f
 func quantile(values []int64) int64 {
 	slices.Sort(values)
 	return values[(9*len(values)+9)/10-1]
-}
-
-// median is the smallest of the values that at least half of them do not exceed.
-func median(values []int64) int64 {
-	slices.Sort(values)
-	return values[(len(values)-1)/2]
 }

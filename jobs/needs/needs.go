@@ -33,16 +33,16 @@ type Estimate struct {
 	// Runs is how many complete runs it was learned from, of several regions the fewest;
 	// 0 if Source is not Learned.
 	Runs int
-	// Median is what half of the complete runs that it was learned from did not exceed, by
-	// operation as Amounts; nil if Source is not Learned.
-	Median []Amount
+	// Mean is what the complete runs that it was learned from took in the mean, by operation as
+	// Amounts and never above them; nil if Source is not Learned.
+	Mean []Amount
 }
 
-// Middle is the estimate with its medians for amounts, if it was learned: what the next run will
-// rather take, where Amounts are what is enough for nine of ten.
+// Middle is the estimate with its means for amounts, if it was learned: many runs together take
+// so much each, where Amounts are what is enough for nine of ten.
 func (e Estimate) Middle() Estimate {
 	if e.Source == Learned {
-		e.Amounts = e.Median
+		e.Amounts = e.Mean
 	}
 	return e
 }
@@ -84,11 +84,11 @@ func Sum(list []Estimate) Estimate {
 		}
 		sum.Runs = min(sum.Runs, e.Runs)
 		sum.Amounts = append(sum.Amounts, e.Amounts...)
-		sum.Median = append(sum.Median, e.Median...)
+		sum.Mean = append(sum.Mean, e.Mean...)
 	}
 	sum.Amounts = Together(sum.Amounts)
-	if sum.Median != nil {
-		sum.Median = Together(sum.Median)
+	if sum.Mean != nil {
+		sum.Mean = Together(sum.Mean)
 	}
 	return sum
 }

@@ -89,6 +89,39 @@ func TestLearnsByOperation(t *testing.T) {
 	check.Equal(t, fmt.Sprint(got.Amounts), "[{list 9 2} {search 800 1}]", "amounts, one more cut")
 }
 
+// pages are complete runs of so many calls at a price.
+func pages(price int64, calls ...int64) (list []needs.Sample) {
+	for _, n := range calls {
+		list = append(list, needs.Sample{Complete: true, Took: []needs.Amount{{Operation: "a", Units: price * n, Calls: n}}})
+	}
+	return list
+}
+
+func TestLearnsTheMean(t *testing.T) {
+	many := slices.Repeat([]int64{2, 4}, needs.MostRuns/2)
+	for _, c := range []struct {
+		name    string
+		samples []needs.Sample
+		want    string
+	}{
+		{"all alike", pages(100, 7, 7, 7, 7, 7), "[{a 700 7}]"},
+		{"nearly a whole number of calls", pages(100, 5, 5, 5, 6, 5, 5), "[{a 500 5}]"},
+		{"in between", pages(100, 1, 2, 1, 1, 2, 1, 2, 1, 1, 2), "[{a 140 1}]"},
+		{"in between, nearer to the larger", pages(100, 2, 2, 2, 1, 2, 2, 1, 2, 2, 1, 2, 2, 1, 2, 2), "[{a 173 2}]"},
+		{"a few take much more", pages(1, 10, 10, 10, 10, 10, 10, 10, 40, 40, 40), "[{a 19 19}]"},
+		{"never above nine of ten", pages(1, 10, 10, 10, 10, 10, 10, 10, 10, 10, 400), "[{a 10 10}]"},
+		{"of a few runs, as many as of the others", pages(100, 0, 0, 0, 10, 10), "[{a 400 4}]"},
+		{"of one run in twenty", pages(100, append(slices.Repeat([]int64{0}, 19), 10)...), "[]"},
+		{"units that no call explains", whole(1, 1, 1, 1, 1), "[{a 1 0}]"},
+		{"the last thirty only", pages(1, append(many, 900, 900)...), "[{a 3 3}]"},
+		{"none that was cut", slices.Concat(cut(90, 90), pages(1, 4, 4, 4, 4, 4)), "[{a 4 4}]"},
+		{"nothing taken", pages(1, 0, 0, 0, 0, 0), "[]"},
+		{"too few", pages(1, 4, 4, 4, 4), "[]"},
+	} {
+		check.Equal(t, fmt.Sprint(needs.Learn(c.samples).Mean), c.want, c.name)
+	}
+}
+
 // Whatever the runs took: no cut run lowers the estimate, and at least 0.9 of the complete
 // runs took no more.
 func TestCutRunsNeverLower(t *testing.T) {
@@ -108,6 +141,9 @@ func TestCutRunsNeverLower(t *testing.T) {
 		}
 		if 10*within < 9*len(values) {
 			t.Fatalf("%d of %d runs took at most %d", within, len(values), alone)
+		}
+		if mean, _ := needs.Learn(whole(values...)).Middle().Units(); mean > alone {
+			t.Fatalf("%d in the mean, above %d", mean, alone)
 		}
 	})
 }
