@@ -69,6 +69,9 @@ test: needs
 # The walks beside the model run in one goroutine, where the race detector finds
 # nothing and costs tenfold: sizes are full without it, and smaller still under it
 # than in make test. memstore, which is all of one goroutine behind one lock, is left
+# out, and so are the longest of these walks, the days that are lived beside a plan or
+# looked at for alerts, and miniredis beside a real server: what meets there meets in the
+# same tests on the server. The clients are raced alone.
 UNRACED_TESTS := ^(TestUsualWalk|TestConvertsTheOlderFormat|TestConformanceMiniredis|TestWalkMiniredis|TestPlanIsWhatIsLived|TestPlanFromTheMidst|TestPlanFromTheMidstAgain|TestPlanOfLearnedNeeds|TestPlanOfSkewedNeeds|TestRealityRepeats|TestForgetsWhatNobodySees|TestFailuresOfEachDay)$$
 test-full: test-sizes test-race
 
