@@ -72,7 +72,7 @@ test: needs
 # out, and so are the longest of these walks, the days that are lived beside a plan or
 # looked at for alerts, and miniredis beside a real server: what meets there meets in the
 # same tests on the server. The clients are raced alone.
-UNRACED_TESTS := ^(TestUsualWalk|TestConvertsTheOlderFormat|TestConformanceMiniredis|TestWalkMiniredis|TestPlanIsWhatIsLived|TestPlanFromTheMidst|TestPlanFromTheMidstAgain|TestPlanOfLearnedNeeds|TestPlanOfSkewedNeeds|TestRealityRepeats|TestForgetsWhatNobodySees|TestFailuresOfEachDay)$$
+UNRACED_TESTS := ^(TestUsualWalk|TestConvertsTheOlderFormat|TestConformanceMiniredis|TestWalkMiniredis|TestPlanIsWhatIsLived|TestPlanFromTheMidst|TestPlanFromTheMidstAgain|TestPlanOfLearnedNeeds|TestPlanOfVaryingNeeds|TestPlanOfSkewedNeeds|TestRealityRepeats|TestForgetsWhatNobodySees|TestFailuresOfEachDay)$$
 test-full: test-sizes test-race
 
 test-sizes: needs

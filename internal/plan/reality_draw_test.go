@@ -17,7 +17,7 @@ type day struct {
 	start, until time.Time
 	// learned: the needs are not configured; runs take pages around a mean.
 	learned bool
-	skewed  bool   // few runs take many more pages than the mean
+	spread  spread
 	luck    uint64 // another draws the pages of all runs again
 	jobs    []drawnJob
 	before  []charge // that were made before the start

@@ -78,12 +78,12 @@ func (a *agreement) String() string {
 }
 
 // liveLearned lives days whose needs are learned.
-func liveLearned(t *testing.T, skewed bool, days uint64) (all foresight) {
+func liveLearned(t *testing.T, as spread, days uint64) (all foresight) {
 	t.Helper()
 	seed := effort.Seed(t, "PLAN_SEED")
 	for i := range effort.Number(t, "PLAN_DAYS", days) {
 		y := drawn(t, seed+i, true)
-		y.skewed = skewed
+		y.spread = as
 		var says []Pass
 		var chances map[tick]int
 		lived := live(t, y, func(ctx context.Context, q Question) {
@@ -109,13 +109,25 @@ func liveLearned(t *testing.T, skewed bool, days uint64) (all foresight) {
 // enoughCuts are so many that these figures say something of the plan.
 const enoughCuts = 250
 
-// With needs that were learned and noise, nearly all cuts that are planned come, and nearly all
-// that come were planned: of the passes that do not hang by the luck of the day's runs. Of the
-// others, a plan tells as many as can be told. Limits are about what is asked for, many exactly
-// that, so that one pass in twenty hangs by luck. So over all passes not even who knows the chances
-// comes to 0.95 for sure.
+// With needs that were learned from runs that differ by 4 %, nearly all cuts that are planned come,
+// and nearly all that come were planned.
 func TestPlanOfLearnedNeeds(t *testing.T) {
-	all := liveLearned(t, false, uint64(days()))
+	all := liveLearned(t, narrow, uint64(days()))
+	least := 0.95
+	if all.plan.lived < enoughCuts { // chance has its part in few
+		least = 0.85
+	}
+	if all.plan.lived == 0 || all.plan.precision() < least || all.plan.recall() < least {
+		t.Errorf("%s: want at least %g", &all.plan, least)
+	}
+}
+
+// Where runs differ by 8 %, one pass in twenty hangs by the luck of the day's runs, since limits are
+// about what is asked for, many exactly that: not even who knows the chances foresees 0.95 of all
+// cuts for sure. Of the passes that do not hang by luck, a plan tells nearly all, and of the others
+// as many as can be told.
+func TestPlanOfVaryingNeeds(t *testing.T) {
+	all := liveLearned(t, wide, uint64(days()/2))
 	least, behind := 0.95, 0.02
 	if all.plan.lived < enoughCuts { // chance has its part in few
 		least, behind = 0.85, 0.1
@@ -132,7 +144,7 @@ func TestPlanOfLearnedNeeds(t *testing.T) {
 // Where some runs take much more than most, more hangs by luck; but a plan still tells nearly as
 // many cuts as can be told.
 func TestPlanOfSkewedNeeds(t *testing.T) {
-	all := liveLearned(t, true, uint64(days()/2))
+	all := liveLearned(t, skewed, uint64(days()/2))
 	behind := 0.05
 	if all.plan.lived < enoughCuts {
 		behind = 0.15

@@ -60,9 +60,16 @@ func load(path string) (*config.Config, []*jobs.Job, error) {
 	return cfg, list, cfg.Err()
 }
 
-// noise is how much the pages of a run differ from the mean, where needs are learned: the standard deviation, as a part
-// of the mean. None differs by more than two of them.
-const noise = 0.08
+// spread is how much the pages of a run differ from the mean, where needs are learned.
+type spread int
+
+// The standard deviation is 4 or 8 % of the mean, and no run differs by more than two of them; or few runs take many more
+// pages than the mean.
+const (
+	narrow spread = iota
+	wide
+	skewed
+)
 
 // skew is the same of the logarithm of the pages, where they are skewed: of ten runs one takes more than 1.7 times the mean,
 // and six take less than it.
@@ -77,10 +84,14 @@ func (y *day) pagesOf(job, region, tick string) int {
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, job+" "+region+" "+tick)
 	luck := min(2, max(-2, rand.New(rand.NewPCG(y.seed+y.luck<<32, h.Sum64())).NormFloat64()))
-	if y.skewed {
-		return max(1, int(math.Round(float64(mean)*math.Exp(skew*luck-skew*skew/2))))
+	factor := 1 + 0.04*luck
+	switch y.spread {
+	case wide:
+		factor = 1 + 0.08*luck
+	case skewed:
+		factor = math.Exp(skew*luck - skew*skew/2)
 	}
-	return max(1, int(math.Round(float64(mean)*(1+noise*luck))))
+	return max(1, int(math.Round(float64(mean)*factor)))
 }
 
 // place is a job's among those of the day.
