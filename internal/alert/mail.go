@@ -47,10 +47,12 @@ func (s *sender) mail(ctx context.Context, a config.Alert, m Message) error {
 	config.ServerName = a.SMTP.Host
 	config.MinVersion = tls.VersionTLS12
 	options = append(options, mail.WithTLSConfig(config))
-	switch a.SMTP.Security {
-	case "tls":
-		options = append(options, mail.WithSSL())
-	case "none":
+	overTLS := a.SMTP.Security == "tls"
+	options = append(options, mail.WithDialContextFunc(dialUntil(ctx, overTLS, config)))
+	switch {
+	case overTLS: // the connection is; there is nothing to start
+		options = append(options, mail.WithTLSPolicy(mail.TLSOpportunistic))
+	case a.SMTP.Security == "none":
 		options = append(options, mail.WithTLSPolicy(mail.NoTLS))
 	default:
 		options = append(options, mail.WithTLSPolicy(mail.TLSMandatory))
@@ -97,6 +99,26 @@ func (s *sender) mail(ctx context.Context, a config.Alert, m Message) error {
 		return &partlyError{err}
 	}
 	return err
+}
+
+// dialUntil connects, and closes the connection once ctx ends: the client heeds it only until it is
+// connected, and would wait for a greeting as long as the server likes.
+func dialUntil(ctx context.Context, overTLS bool, config *tls.Config) mail.DialContextFunc {
+	return func(dialing context.Context, network, address string) (net.Conn, error) {
+		connected, err := (&net.Dialer{}).DialContext(dialing, network, address)
+		if err != nil {
+			return nil, err
+		}
+		context.AfterFunc(ctx, func() { _ = connected.Close() })
+		if !overTLS {
+			return connected, nil
+		}
+		encrypted := tls.Client(connected, config)
+		if err := encrypted.HandshakeContext(dialing); err != nil {
+			return nil, errors.Join(err, connected.Close())
+		}
+		return encrypted, nil
+	}
 }
 
 // explainMail says why a mail was not sent, without the password.

@@ -2,6 +2,7 @@ package alert
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -12,7 +13,9 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/emersion/go-sasl"
 	"github.com/emersion/go-smtp"
@@ -218,4 +221,42 @@ func TestMailsToAServerThatHangsUp(t *testing.T) {
 	}()
 	a := config.Alert{Name: "night", MailTo: []string{"ops@example.org"}, SMTP: config.SMTP{Host: "127.0.0.1", Port: l.Addr().(*net.TCPAddr).Port, Security: "none", From: "quotactl@example.org"}}
 	check.NoError(t, newSender(passwordIs(""), nil).deliver(t.Context(), a, Message{ID: "1", Text: "x"}), "a mail")
+}
+
+// A server that says nothing, from its greeting on or later, holds a try no longer than its time.
+func TestMailServersThatHang(t *testing.T) {
+	for _, security := range []string{"none", "starttls", "tls"} {
+		for _, greeting := range []string{"", "220-one line of it\r\n", "220 ready\r\n"} {
+			t.Run(security+" "+strings.TrimSpace(greeting), func(t *testing.T) {
+				t.Parallel()
+				l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+				ctx, cancel := context.WithCancel(t.Context())
+				closed := make(chan error, 1)
+				go func() {
+					defer cancel()
+					conn, err := l.Accept()
+					if err != nil {
+						closed <- err
+						return
+					}
+					_, _ = io.WriteString(conn, greeting)
+					if security == "tls" || greeting == "220 ready\r\n" { // the client says something
+						_, _ = conn.Read(make([]byte, 1))
+					}
+					cancel()
+					_ = conn.SetReadDeadline(time.Now().Add(time.Minute)) // the test fails then
+					_, err = io.Copy(io.Discard, conn)
+					_ = conn.Close()
+					closed <- err
+				}()
+				a := config.Alert{Name: "night", MailTo: []string{"ops@example.org"}, SMTP: config.SMTP{Host: "127.0.0.1", Port: l.Addr().(*net.TCPAddr).Port, Security: security, From: "quotactl@example.org"}}
+				err := newSender(func(string) (string, bool) { return "", false }, nil).deliver(ctx, a, Message{ID: "x", Kind: kindTest})
+				check.Equal(t, err != nil, true, "the try failed")
+				if err := <-closed; !errors.Is(err, syscall.ECONNRESET) {
+					check.NoError(t, err, "the client closes the connection")
+				}
+				must.Do(t, l.Close())
+			})
+		}
+	}
 }
