@@ -104,3 +104,50 @@ command = ["true"]
 		})
 	}
 }
+
+// What a pass takes after the plan's end is no part of it, and of a pass with a floor all that it
+// lacks is named.
+func TestPlanEndsWithItsSpan(t *testing.T) {
+	plans := func(t *testing.T, config string, span time.Duration) *plan.Plan {
+		path := filepath.Join(t.TempDir(), "costs.toml")
+		must.Do(t, os.WriteFile(path, []byte("[upstream.up.costs]\nop = 1\n[upstream.up.limit.l]\nlimit = 100\nwindow = \"24h\"\n[upstream.up.credential.key]\n"+config), 0o600))
+		cfg, list, err := load(path)
+		must.Do(t, err)
+		store := memstore.New(nil)
+		b := must.Get(budget.New(store, must.Get(cfg.Spec("up/key"))(t)))(t)
+		now := time.Now()
+		_, lived, err := plan.Ahead(t.Context(), store, []*budget.Budget{b}, list, now, now.Add(span))
+		must.Do(t, err)
+		return lived
+	}
+	synctest.Test(t, func(t *testing.T) {
+		lived := plans(t, `[job.a]
+budget = "up/key"
+schedule = "30 0 * * *"
+regions = ["A", "B", "C"]
+stagger = "30m"
+parallel = 1
+needs = { op = 20 }
+command = ["true"]
+`, 45*time.Minute)
+		all := lived.Budgets[0].Limits[0]
+		check.Equal(t, all.Least, 60, "left in the plan, in which two of three regions begin")
+		check.Equal(t, all.LeastAt.After(lived.Until), false, "after its end")
+	})
+	synctest.Test(t, func(t *testing.T) {
+		lived := plans(t, `[job.a]
+budget = "up/key"
+schedule = "10 0 * * *"
+needs = { op = 70 }
+command = ["true"]
+[job.b]
+budget = "up/key"
+schedule = "20 0 * * *"
+regions = ["A", "B", "C"]
+floor = 50
+needs = { op = 5 }
+command = ["true"]
+`, 45*time.Minute)
+		check.Equal(t, lived.Passes[1].Short, 15+20, "three regions, and what is missing to the floor")
+	})
+}

@@ -26,6 +26,7 @@ type counter struct {
 
 	least   int64 // the least that was left, by what was charged, held and guaranteed
 	leastAt int64
+	ends    int64 // of the plan; passes may still go on
 	resets  []Reset
 }
 
@@ -54,7 +55,7 @@ func newCounter(l limit.Limit, place int, now int64) *counter {
 	l.Shares = slices.Clone(l.Shares) // records are added to them
 	c := &counter{
 		limit: l, place: place, usage: usage{shares: make([]int64, len(l.Shares))}, level: limit.Level{At: now},
-		guarantees: l.Guarantees(), lapses: len(l.Lapses()) > 0, byPlan: l.ByPlan(), least: l.Limit, leastAt: now,
+		guarantees: l.Guarantees(), lapses: len(l.Lapses()) > 0, byPlan: l.ByPlan(), least: l.Limit, leastAt: now, ends: limit.Never,
 	}
 	c.span(now)
 	return c
@@ -124,9 +125,9 @@ func (c *counter) charge(one counted) {
 	c.add(one.amount, int(one.share))
 }
 
-// note remembers the least that was left.
+// note remembers the least that was left, until the plan ends.
 func (c *counter) note(now, held int64) {
-	if left := c.limit.Limit - c.used - held; left < c.least {
+	if left := c.limit.Limit - c.used - held; left < c.least && now <= c.ends {
 		c.least, c.leastAt = max(left, 0), now
 	}
 }

@@ -84,7 +84,7 @@ func (s *simulation) noteRefusal(p *pass, no *refused) {
 			if len(c.limit.Shares) > 0 {
 				left = min(left, c.limit.Bound(0, false)-c.used-held.used-kept(c.inForce(s.now), c.usage, held, c.limit.ShareOf(p.job.Name)))
 			}
-			result.Short = max(no.short, driver.AmountOf(c.limit, rest)-max(0, left))
+			result.Short = max(no.short, driver.AmountOf(c.limit, rest)-left) // less than nothing may be left, of a floor or after drift
 			return
 		}
 	}

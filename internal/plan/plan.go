@@ -155,6 +155,9 @@ func (q *Question) Plan(ctx context.Context) (*Plan, error) {
 	for i := range q.Budgets {
 		b := &q.Budgets[i]
 		s.ledgers[b.Name], prices[b.Name] = b.ledger(s.now, calls), b.Price
+		for _, c := range s.ledgers[b.Name].counters {
+			c.ends = s.until
+		}
 	}
 	for i := range q.Jobs {
 		one := &q.Jobs[i]
