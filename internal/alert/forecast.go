@@ -27,25 +27,34 @@ type foresight struct {
 	// made is when (µs, the store's clock) the last one that succeeded was begun; 0: none has.
 	made int64
 	list []Forecast
+	of   []*jobs.Job // that it was begun for: a reload makes others
 }
 
-// last is what the newest plan says, and when (µs) it was begun; 0 if there is none yet.
-func (f *foresight) last() ([]Forecast, int64) {
+// last is what the newest plan of these jobs says, and when (µs) it was begun; 0 if there is none
+// yet.
+func (f *foresight) last(of []*jobs.Job) ([]Forecast, int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if !slices.Equal(f.of, of) {
+		return nil, 0
+	}
 	return f.list, f.made
 }
 
 // foresee begins to make a plan if one is due, and does not wait for it.
 func (w *Watcher) foresee(ctx context.Context) {
-	if w.o.Forecast == nil || !wants(w.o.Current().Alerts, kindForecast) {
+	now := w.o.Current()
+	if w.o.Forecast == nil || !wants(now.Alerts, kindForecast) {
 		return
 	}
 	f := &w.plan
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.making || !f.begun.IsZero() && time.Since(f.begun) < planEvery {
+	if f.making || !f.begun.IsZero() && time.Since(f.begun) < planEvery && slices.Equal(f.of, now.Jobs) {
 		return
+	}
+	if !slices.Equal(f.of, now.Jobs) {
+		f.made, f.list, f.of = 0, nil, now.Jobs
 	}
 	f.making, f.begun = true, time.Now()
 	w.working.Go(func() { w.makePlan(ctx, planTakes) })

@@ -104,7 +104,7 @@ func (w *Watcher) see(ctx context.Context, now Now, at int64) sight {
 		}
 	}
 	if forPlan && w.o.Forecast != nil {
-		list, made := w.plan.last()
+		list, made := w.plan.last(now.Jobs)
 		if s.whole = s.whole && made > 0; made > 0 {
 			s.facts = append(s.facts, ofForecast(list, now.Jobs, made, until)...)
 		}

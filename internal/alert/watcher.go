@@ -130,22 +130,26 @@ func (w *Watcher) Once(ctx context.Context) {
 func (w *Watcher) round(ctx context.Context) {
 	w.look(ctx)
 	for _, a := range w.o.Current().Alerts {
-		w.mu.Lock()
-		begins := !w.delivering[a.Name]
-		w.delivering[a.Name] = true
-		w.mu.Unlock()
-		if !begins {
-			continue
-		}
-		w.working.Go(func() {
-			defer func() {
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				w.delivering[a.Name] = false
-			}()
-			w.deliver(ctx, a)
-		})
+		w.alone(a.Name, func() { w.deliver(ctx, a) })
 	}
+}
+
+// alone begins to deliver the messages of an alert, unless that is under way.
+func (w *Watcher) alone(alert string, deliver func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.delivering[alert] {
+		return
+	}
+	w.delivering[alert] = true
+	w.working.Go(func() {
+		defer func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.delivering[alert] = false
+		}()
+		deliver()
+	})
 }
 
 // jittered is a wait of half of d to all of it.

@@ -12,6 +12,7 @@ import (
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/alert"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -38,7 +39,19 @@ func (d *Daemon) OpenStore(ctx context.Context, drain <-chan struct{}, cfg *conf
 	if d.o.Once {
 		return try(ctx)
 	}
-	return await(ctx, drain, d.log, try)
+	if d.o.Sandbox {
+		return await(ctx, drain, d.log, try)
+	}
+	unreached := alert.NewUnreached(d.o.Env, d.log, cfg.Alerts)
+	store, err := await(ctx, drain, d.log, func(ctx context.Context) (open.Backend, error) {
+		store, err := try(ctx)
+		unreached.Tried(ctx, err)
+		return store, err
+	})
+	if store != nil {
+		go unreached.Leave(ctx, store)
+	}
+	return store, err
 }
 
 // serves reads the jobs' state from a store: opening alone does not ask the server.
