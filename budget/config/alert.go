@@ -109,7 +109,18 @@ func (c *Config) readAlert(node Node) Alert {
 	a.On = readAlertOn(t["on"])
 	a.Jobs = c.readAlertNames(t["jobs"], "job", c.jobNames())
 	a.Budgets = c.readAlertNames(t["budgets"], "budget", c.Budgets())
+	if t["on"].Exists() && slices.Contains(a.On, AlertOn{Kind: "starved"}) && !c.maySomeStarve(&a) {
+		t["on"].Warn("alert %s tells of starved jobs, and none of its jobs has a stale_after: write how long a job may be without a complete pass, such as stale_after = \"26h\", into its table", a.Name)
+	}
 	return a
+}
+
+// maySomeStarve reports whether a job that an alert is for has a stale_after.
+func (c *Config) maySomeStarve(a *Alert) bool {
+	return slices.ContainsFunc(c.Jobs, func(job Node) bool {
+		return (len(a.Jobs) == 0 || matchesName(a.Jobs, job.Key())) &&
+			slices.ContainsFunc(job.children(), func(key Node) bool { return key.Key() == "stale_after" })
+	})
 }
 
 // readAlertOn reads what an alert tells of; by default all but use.

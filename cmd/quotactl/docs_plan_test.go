@@ -58,8 +58,8 @@ func TestDocumentedPlan(t *testing.T) {
 	for _, name := range []string{"plan", "set", "other", "check"} {
 		says(name)
 	}
-	w.run(0, "sh", "-c", w.block("sh", "ci"))
-	w.run(75, "sh", "-c", strings.Replace(w.block("sh", "ci"), "larger.toml", "costs.toml", 1))
+	w.run(0, "sh", "-ec", w.block("sh", "ci")) // CI stops at the first command that fails
+	w.run(75, "sh", "-ec", strings.Replace(w.block("sh", "ci"), "larger.toml", "costs.toml", 1))
 	says("status")
 	says("json")
 	w.run(0, "sh", "-c", "for i in $(seq 80); do quotactl charge youtube/key1 search.list --job backfill || exit; done")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -90,14 +91,22 @@ few units also says when a pass of all regions last succeeded.`,
 				if err != nil {
 					return err
 				}
+				most := f.n
+				f.n++ // to know whether there are more
 				found, err := a.runs(ctx, store, list, f)
-				switch {
-				case err != nil:
+				if err != nil {
 					return err
-				case f.json:
+				}
+				more := len(found) > most
+				found = found[:min(len(found), most)]
+				if f.json {
 					return writeJSON(a.stdout, answer.Runs{Runs: found})
 				}
-				return writeText(a.stdout, jobview.Runs(a.now(), found, len(args) == 1))
+				text := jobview.Runs(a.now(), found, len(args) == 1)
+				if more {
+					text += fmt.Sprintf("\nThere are more. To see them: -n %d\n", min(10*most, maxNext))
+				}
+				return writeText(a.stdout, text)
 			})
 		},
 	}

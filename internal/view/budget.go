@@ -173,7 +173,7 @@ func shareText(s budget.ShareStatus, left int64) string {
 	text := fmt.Sprintf("share %s is guaranteed %d: %d used, %d kept, %d borrowed", s.Name, s.InForce, s.Used, s.Kept, s.Borrowed)
 	switch {
 	case s.Plan && s.InForce < s.Guarantee:
-		text += fmt.Sprintf("; its jobs may not need more of its %d", s.Guarantee)
+		text += fmt.Sprintf("; by plan, its jobs need no more of its %d", s.Guarantee)
 	case s.InForce < s.Guarantee:
 		text += fmt.Sprintf("; the limit is too low for its %d", s.Guarantee)
 	}

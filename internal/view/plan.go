@@ -186,7 +186,11 @@ func planLimit(l *answer.PlanLimit, from, until time.Time) string {
 func Beside(present, other *answer.Plan) string {
 	before, of := present.Complete()
 	after, passes := other.Complete()
-	return table.Wrap("", fmt.Sprintf("With the change, %d of %s will be complete; without it, %d of %d.", after, Plural(passes, "pass"), before, of))
+	known := ""
+	if len(present.Guesses)+len(other.Guesses) > 0 {
+		known = ", as far as needs are known"
+	}
+	return table.Wrap("", fmt.Sprintf("With the change, %d of %s will be complete; without it, %d of %d%s.", after, Plural(passes, "pass"), before, of, known))
 }
 
 // Replay is a replay for people.

@@ -204,7 +204,7 @@ be cut at 2026-11-20 13:04:00Z by limit day, 50 short.
 `, "high")
 	w.job("guess", needs.Estimate{Source: needs.Unknown})
 	check.Contains(t, Plan(w.says(nil, nil, false)), "fits, as far as needs are known: no pass until ", "unknown")
-	check.Equal(t, Beside(w.says(nil, nil, false), w.says(nil, nil, false)), "With the change, 1 of 1 pass will be complete; without it, 1 of 1.\n", "beside")
+	check.Equal(t, Beside(w.says(nil, nil, false), w.says(nil, nil, false)), "With the change, 1 of 1 pass will be complete; without it, 1 of 1, as far as\nneeds are known.\n", "beside")
 }
 
 // What status and jobs say of a budget by plan.
