@@ -4,11 +4,12 @@ import "slices"
 
 // Most is the most that a caller may ever take of the limit, in what it counts, if nothing
 // else is used and the call does not count in the next period: the limit less what is
-// guaranteed to other shares than its own (an index; −1: none) and does not lapse.
+// guaranteed to other shares than its own (an index; −1: none) and does not lapse, by hours or
+// by plan.
 func (l Limit) Most(own int) int64 {
 	most, guarantees := l.Limit, l.Guarantees()
 	for i, s := range l.Shares {
-		if i != own && s.Lapse <= l.Window.Guard {
+		if i != own && !s.Plan && s.Lapse <= l.Window.Guard {
 			most -= guarantees[i]
 		}
 	}

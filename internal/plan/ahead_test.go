@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/plan"
 	"github.com/quotactl/quotactl/jobs"
+	"github.com/quotactl/quotactl/jobs/needs"
 )
 
 // minutely is a budget up/key of 10 units a minute, and a job of one unit in three regions.
@@ -149,5 +151,60 @@ needs = { op = 5 }
 command = ["true"]
 `, 45*time.Minute)
 		check.Equal(t, lived.Passes[1].Short, 15+20, "three regions, and what is missing to the floor")
+	})
+}
+
+// A guarantee that lapses by plan keeps what a run may take at most, as daemons keep it, though a
+// run is expected to take less.
+func TestKeptByPlanIsTheMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "costs.toml")
+		must.Do(t, os.WriteFile(path, []byte(`[upstream.up.costs]
+op = 1
+[upstream.up.limit.l]
+limit = 100
+calendar = "day"
+timezone = "UTC"
+[upstream.up.share.first]
+jobs = ["a"]
+units = 60
+limits = ["l"]
+lapse = "plan"
+[upstream.up.credential.key]
+[job.a]
+budget = "up/key"
+schedule = "0 20 * * *"
+command = ["true"]
+[job.b]
+budget = "up/key"
+schedule = "0 10 * * *"
+needs = { op = 70 }
+command = ["true"]
+`), 0o600))
+		cfg, list, err := load(path)
+		must.Do(t, err)
+		store := memstore.New(nil)
+		b := must.Get(budget.New(store, must.Get(cfg.Spec("up/key"))(t)))(t)
+		history := func(most int64) (records []driver.JobRecord) {
+			for i := range int64(20) {
+				took := []needs.Amount{{Operation: "op", Units: 10, Calls: 10}}
+				if i == 3 {
+					took[0].Units, took[0].Calls = most, most
+				}
+				record := jobs.Record{Outcome: jobs.Succeeded, Runs: []jobs.Run{{Outcome: jobs.Succeeded, Spent: took}}}
+				records = append(records, driver.JobRecord{At: i, ID: strconv.FormatInt(i, 10), Text: must.Get(json.Marshal(record))(t)})
+			}
+			return records
+		}
+		outcome := func() plan.Outcome {
+			_, lived, err := plan.Ahead(t.Context(), store, []*budget.Budget{b}, list, time.Now(), time.Now().Add(23*time.Hour))
+			must.Do(t, err)
+			must.Equal(t, lived.Passes[0].Job, "b", "the first pass")
+			return lived.Passes[0].Outcome
+		}
+		must.Get(store.SwapJob(t.Context(), driver.JobSwap{Job: "a", Text: []byte("{}"), Records: history(10)}))(t)
+		check.Equal(t, outcome(), plan.Complete, "beside runs of 10 units")
+		must.Get(store.SwapJob(t.Context(), driver.JobSwap{Job: "a", Version: 1, Text: []byte("{}"), Records: history(50)}))(t)
+		check.Equal(t, outcome(), plan.NotStarted, "where one run took 50")
 	})
 }

@@ -68,6 +68,13 @@ func (s *simulation) mayNeed(l *ledger, c *counter, share *limit.Share, until in
 // ahead are the passes that a job may still have until an instant, and those that it has under way.
 func (s *simulation) ahead(j *job, until int64) needs.Ahead {
 	ahead := j.Ahead(j.needs, j.accounted, instant(s.now), instant(until))
+	ahead.Run = func(region string) needs.Estimate {
+		e := j.needs.Run(region)
+		if e.Most != nil { // a guarantee is kept for the most that a run took
+			e.Amounts = e.Most
+		}
+		return e
+	}
 	for _, p := range j.underWay {
 		ahead.Add(p.asked())
 	}

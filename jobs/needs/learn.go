@@ -43,6 +43,7 @@ func Complete(samples []Sample) (n int) {
 func Learn(samples []Sample) Estimate {
 	e := learn(samples, quantile)
 	if e.Source == Learned {
+		e.Most = Most(samples).Amounts
 		complete := slices.DeleteFunc(slices.Clone(samples), func(s Sample) bool { return !s.Complete })
 		for _, most := range e.Amounts {
 			if a := mean(complete[:e.Runs], most.Operation); a.Calls > 0 || a.Units > 0 {

@@ -36,6 +36,8 @@ type Estimate struct {
 	// Mean is what the complete runs that it was learned from took in the mean, by operation as
 	// Amounts and never above them; nil if Source is not Learned.
 	Mean []Amount
+	// Most is what [Most] estimates of the same runs; nil if nothing was learned.
+	Most []Amount
 }
 
 // Middle is the estimate with its means for amounts, if it was learned: many runs together take
