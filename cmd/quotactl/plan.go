@@ -92,12 +92,6 @@ func (a *app) plan(ctx context.Context, p planFlags) error {
 		if err != nil {
 			return err
 		}
-		for _, j := range list {
-			ask.jobs = append(ask.jobs, j.Name)
-		}
-		for _, u := range cfg.Upstreams {
-			ask.upstreams = append(ask.upstreams, u.Name)
-		}
 		var changed *world
 		if p.other != "" {
 			ask.path = p.other
@@ -123,8 +117,6 @@ type asked struct {
 	store open.Backend
 	flags planFlags
 	path  string // of the configuration that is changed
-	// jobs and upstreams are the names of the present configuration's.
-	jobs, upstreams []string
 }
 
 // world is a configuration with its jobs and budgets.
@@ -179,9 +171,20 @@ func (q *asked) load(sets ...string) (*world, error) {
 	return q.world(cfg, list)
 }
 
-// mistyped is of settings that make a job or an upstream whose name is nearly that of another.
+// mistyped is the error of a setting that makes a job or an upstream whose name is close to one of
+// the file; nil: there is none.
 func (q *asked) mistyped(settings []config.Setting) error {
-	known := map[string][]string{"job": q.jobs, "upstream": q.upstreams}
+	cfg, err := config.Parse(q.path)
+	if err != nil {
+		return nil
+	}
+	known := map[string][]string{}
+	for _, job := range cfg.Jobs {
+		known["job"] = append(known["job"], job.Key())
+	}
+	for _, u := range cfg.Upstreams {
+		known["upstream"] = append(known["upstream"], u.Name)
+	}
 	for _, s := range settings {
 		if len(s.Key) < 3 || known[s.Key[0]] == nil || slices.Contains(known[s.Key[0]], s.Key[1]) {
 			continue

@@ -77,7 +77,8 @@ can be named.
 Outcomes: running and waiting (the pass is under way), succeeded, exhausted,
 failed, timed_out, drained (stopped after it had spent), skipped, missed,
 lost (its daemon died). With --errors, the newest run of a job that found too
-few units also says when a pass of all regions last succeeded.`,
+few units also says when a pass of all regions last succeeded. An exhausted run
+of a job that was past its stale_after is shown as starved.`,
 		Example: `  quotactl runs trending
   quotactl runs --errors --since 24h --log
   quotactl runs trending --region US -n 100 --json`,
@@ -91,20 +92,23 @@ few units also says when a pass of all regions last succeeded.`,
 				if err != nil {
 					return err
 				}
-				most := f.n
-				f.n++ // to know whether there are more
-				found, err := a.runs(ctx, store, list, f)
+				asked := f
+				asked.n++ // to know whether there are more
+				found, err := a.runs(ctx, store, list, asked)
 				if err != nil {
 					return err
 				}
-				more := len(found) > most
-				found = found[:min(len(found), most)]
+				more := len(found) > f.n
+				found = found[:min(len(found), f.n)]
 				if f.json {
 					return writeJSON(a.stdout, answer.Runs{Runs: found})
 				}
 				text := jobview.Runs(a.now(), found, len(args) == 1)
-				if more {
-					text += fmt.Sprintf("\nThere are more. To see them: -n %d\n", min(10*most, maxNext))
+				switch {
+				case more && f.n < maxNext:
+					text += fmt.Sprintf("\nThere are more. To see them: -n %d\n", min(10*f.n, maxNext))
+				case more:
+					text += "\nThere are more. To see fewer: name jobs, or give --since.\n"
 				}
 				return writeText(a.stdout, text)
 			})

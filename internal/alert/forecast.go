@@ -27,7 +27,9 @@ type foresight struct {
 	// made is when (µs, the store's clock) the last one that succeeded was begun; 0: none has.
 	made int64
 	list []Forecast
-	of   []*jobs.Job // that it was begun for: a reload makes others
+	of   []*jobs.Job // of which it is: a reload makes others
+
+	begunOf []*jobs.Job // of which the last one is that was begun
 }
 
 // last is what the newest plan of these jobs says, and when (µs) it was begun; 0 if there is none
@@ -50,18 +52,15 @@ func (w *Watcher) foresee(ctx context.Context) {
 	f := &w.plan
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.making || !f.begun.IsZero() && time.Since(f.begun) < planEvery && slices.Equal(f.of, now.Jobs) {
+	if f.making || !f.begun.IsZero() && time.Since(f.begun) < planEvery && slices.Equal(f.begunOf, now.Jobs) {
 		return
 	}
-	if !slices.Equal(f.of, now.Jobs) {
-		f.made, f.list, f.of = 0, nil, now.Jobs
-	}
-	f.making, f.begun = true, time.Now()
-	w.working.Go(func() { w.makePlan(ctx, planTakes) })
+	f.making, f.begun, f.begunOf = true, time.Now(), now.Jobs
+	w.working.Go(func() { w.makePlan(ctx, planTakes, now.Jobs) })
 }
 
-// makePlan makes a plan. If it fails, the last one is still gone by.
-func (w *Watcher) makePlan(ctx context.Context, takes time.Duration) {
+// makePlan makes a plan of jobs. If it fails, the last one is still gone by.
+func (w *Watcher) makePlan(ctx context.Context, takes time.Duration, of []*jobs.Job) {
 	planning, cancel := context.WithTimeout(ctx, takes)
 	defer cancel()
 	list, at, err := w.newPlan(planning)
@@ -71,7 +70,7 @@ func (w *Watcher) makePlan(ctx context.Context, takes time.Duration) {
 	f.making = false
 	switch {
 	case err == nil:
-		f.list, f.made = list, at
+		f.list, f.made, f.of = list, at, of
 	case ctx.Err() == nil:
 		w.o.Log.Warn("no plan could be made for the alerts of kind forecast; trying again in five minutes", "error", err)
 	}
@@ -102,6 +101,7 @@ type Forecast struct {
 	At                 time.Time // when it is cut
 	Short              int64     // the units it still needs then, less what is left
 	NotStarted         bool      // no region of it will start
+	Fails              bool      // it asks for more than a limit ever allows
 	Locked             bool      // by a lock of the budget, not by a limit
 }
 
@@ -111,8 +111,11 @@ func (f Forecast) text() string {
 		return f.Job + " has lacked units already and will not be complete"
 	}
 	what := "be cut"
-	if f.NotStarted {
+	switch {
+	case f.NotStarted:
 		what = "not start"
+	case f.Fails:
+		what = "fail"
 	}
 	text := fmt.Sprintf("%s will %s at %s", f.Job, what, instant(f.At))
 	if f.Locked {

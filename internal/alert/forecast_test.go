@@ -108,3 +108,39 @@ func TestForecastTexts(t *testing.T) {
 		check.Equal(t, f.text(), want, "text")
 	}
 }
+
+// After a reload, nothing is told of the plan of before.
+func TestAPlanOfBeforeAReload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nightly)
+		fixed := false
+		w.forecast = func(context.Context) ([]Forecast, error) {
+			if fixed {
+				return nil, errors.New("no ledger")
+			}
+			return []Forecast{{Job: "nightly", Budget: "shop/main", Limit: "daily", Short: 1}}, nil
+		}
+		watcher := w.watcher()
+		watcher.foresee(t.Context())
+		synctest.Wait()
+		list, _ := watcher.plan.last(w.jobs)
+		check.Equal(t, len(list), 1, "forecasts")
+		fixed = true
+		w.jobs = newWorld(t, nightly).jobs
+		list, made := watcher.plan.last(w.jobs)
+		check.Equal(t, len(list)+int(made), 0, "of the jobs after a reload")
+		watcher.foresee(t.Context())
+		synctest.Wait()
+		check.Equal(t, watcher.plan.begunOf[0] == w.jobs[0], true, "a plan was begun at once")
+	})
+}
+
+// A single run tells what its own plan foresees.
+func TestOnceForesees(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nightly)
+		w.plan = []Forecast{{Job: "nightly", Budget: "shop/main", Limit: "daily", Short: 1}}
+		w.watcher().Once(t.Context())
+		w.tells("forecast begin")
+	})
+}

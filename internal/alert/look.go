@@ -61,8 +61,11 @@ func (w *Watcher) look(ctx context.Context) {
 	noting, cancel := context.WithTimeout(ctx, noteTakes)
 	defer cancel()
 	for i, a := range now.Alerts {
-		if err := w.note(noting, a, found[i], now, seen); err != nil {
-			w.ended = before
+		err := w.note(noting, a, found[i], now, seen)
+		if err == nil {
+			continue
+		}
+		if w.ended = before; ctx.Err() == nil {
 			w.o.Log.Warn("what an alert is to tell was not written down; the next look does it", "alert", a.Name, "error", err)
 		}
 	}

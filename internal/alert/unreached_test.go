@@ -1,8 +1,6 @@
 package alert
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"testing"
@@ -10,7 +8,6 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
-	"github.com/quotactl/quotactl/internal/check"
 )
 
 // A daemon that does not reach the store at its start tells of it, and of its end; what was not
@@ -56,31 +53,5 @@ func TestReachedSoon(t *testing.T) {
 		u.Tried(t.Context(), nil)
 		u.Leave(t.Context(), w.store)
 		w.tells()
-	})
-}
-
-// After a reload, nothing is told of the plan of before.
-func TestAPlanOfBeforeAReload(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, nightly)
-		fixed := false
-		w.forecast = func(context.Context) ([]Forecast, error) {
-			if fixed {
-				return nil, errors.New("no ledger")
-			}
-			return []Forecast{{Job: "nightly", Budget: "shop/main", Limit: "daily", Short: 1}}, nil
-		}
-		watcher := w.watcher()
-		watcher.foresee(t.Context())
-		synctest.Wait()
-		list, _ := watcher.plan.last(w.jobs)
-		check.Equal(t, len(list), 1, "forecasts")
-		fixed = true
-		w.jobs = newWorld(t, nightly).jobs
-		list, made := watcher.plan.last(w.jobs)
-		check.Equal(t, len(list)+int(made), 0, "of the jobs after a reload")
-		watcher.foresee(t.Context())
-		synctest.Wait()
-		check.Equal(t, watcher.plan.of[0] == w.jobs[0], true, "a plan was made at once")
 	})
 }

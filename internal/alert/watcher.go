@@ -118,8 +118,8 @@ func (w *Watcher) Run(ctx, until context.Context) {
 
 // Once looks once, by a plan that it makes first, and tries what is due: for a few seconds each.
 func (w *Watcher) Once(ctx context.Context) {
-	if w.o.Forecast != nil && wants(w.o.Current().Alerts, kindForecast) {
-		w.makePlan(ctx, stopTakes)
+	if now := w.o.Current(); w.o.Forecast != nil && wants(now.Alerts, kindForecast) {
+		w.makePlan(ctx, stopTakes, now.Jobs)
 	}
 	until, cancel := context.WithCancel(ctx)
 	cancel()

@@ -69,7 +69,7 @@ func (r *Run) took() {
 	r.Took = &d
 }
 
-// Starving finds out which runs of jobs left them starved.
+// Starving finds out which runs left jobs starved, since the last pass of each that was complete.
 type Starving struct {
 	State jobs.State
 	Views []Job // of the jobs
@@ -98,7 +98,7 @@ func (s *Starving) Look(ctx context.Context, r *Run) error {
 		}
 		r.Starved = len(earlier) > 0
 	}
-	if !r.Starved { // nor do earlier ones
+	if !r.Starved { // and what was before the last complete pass is over
 		if s.fed == nil {
 			s.fed = map[string]bool{}
 		}

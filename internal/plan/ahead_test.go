@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/budget/sqlitestore"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/plan"
@@ -70,14 +72,15 @@ func TestALockedLimit(t *testing.T) {
 // What a run under way was charged is known before its daemon tells, also of a budget that has
 // only a bucket, or whose other limits do not cover it.
 func TestSpentBesideABucket(t *testing.T) {
-	for _, more := range []string{"", "[upstream.up.limit.other]\nlimit = 5\nwindow = \"1h\"\noperations = [\"rare\"]\n"} {
+	const other = "[upstream.up.limit.other]\nlimit = 5\nwindow = \"1h\"\noperations = [\"rare\"]\n"
+	for i, more := range []string{"", other, ""} {
+		price, counts := 1, "units"
+		if i == 2 {
+			price, counts = 0, "calls"
+		}
 		synctest.Test(t, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "costs.toml")
-			must.Do(t, os.WriteFile(path, []byte(`[upstream.up.costs]
-op = 1
-rare = 1
-[upstream.up.limit.l]
-limit = 10
+			must.Do(t, os.WriteFile(path, []byte(fmt.Sprintf("[upstream.up.costs]\nop = %d\nrare = 1\n[upstream.up.limit.l]\ncounts = %q\n", price, counts)+`limit = 10
 refill = "1/30s"
 `+more+`[upstream.up.credential.key]
 [job.a]
@@ -89,7 +92,8 @@ command = ["true"]
 `), 0o600))
 			cfg, list, err := load(path)
 			must.Do(t, err)
-			store := memstore.New(nil)
+			store := must.Get(sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "quotactl.db"), sqlitestore.Options{}))(t)
+			defer func() { must.Do(t, store.Close()) }()
 			b := must.Get(budget.New(store, must.Get(cfg.Spec("up/key"))(t)))(t)
 			now := time.Now()
 			claim := map[string]any{"active": []map[string]any{{"holder": "x", "tick": now.UnixMicro(), "kind": "scheduled", "budget": "up/key", "since": now.UnixMicro(), "until": now.Add(time.Minute).UnixMicro()}}}

@@ -187,19 +187,22 @@ func readBudget(ctx context.Context, from driver.Store, b *budget.Budget, now ti
 		}
 		one.Holds = view.Holds
 	}
-	if len(counting) == 0 && len(working) == 0 {
+	if len(counting) == 0 && (len(working) == 0 || as.Rough) {
+		for _, w := range working {
+			w.spent = nil // their records say it, to the last heartbeat
+		}
 		return one, nil
 	}
 	at := status.At.UnixMicro()
-	if as.Rough && len(counting) > 0 {
+	if as.Rough {
 		large, err := one.readHours(ctx, from, status, now, counting, mostExact)
 		if large || err != nil {
 			return one, err
 		}
 	}
 	read := newRows(working)
-	if len(working) > 0 { // whatever they were charged, also what only buckets count
-		counting = append(counting, limit.Limit{Name: "under way", Counts: limit.CountUnits, Window: limit.RollingWindow(time.Duration(max(0, at-read.since)+1) * time.Microsecond)})
+	if len(working) > 0 && !as.Rough { // whatever they were charged, also what only buckets count, or is free
+		counting = append(counting, limit.Limit{Name: "under way", Counts: limit.CountCalls, Window: limit.RollingWindow(time.Duration(max(0, at-read.since)+1) * time.Microsecond)})
 	}
 	export := driver.Export{Budget: one.Name, Now: now.UnixMicro(), Counting: driver.Counting{Limits: counting, At: at}}
 	if err := from.Export(ctx, export, read); err != nil {
