@@ -3,7 +3,6 @@ package alert
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -74,12 +73,16 @@ func (w *Watcher) claim(ctx context.Context, alert string) (list []pending, err 
 // send tries to deliver a claimed message, and writes down what became of it.
 func (w *Watcher) send(ctx context.Context, a config.Alert, p pending) {
 	log := w.o.Log.With("alert", a.Name, "kind", p.Kind, "phase", p.Phase, "budget", string(p.Budget), "job", string(p.Job), "id", p.ID)
-	err := settled(log, w.sender.deliver(ctx, a, p.Message))
+	p.rest = p.To
+	err := w.sender.deliver(ctx, a, p.Message)
 	wait, said := time.Duration(0), ""
 	var later *laterError
-	switch {
+	var partly *partlyError
+	switch errors.As(err, &partly); {
 	case err == nil:
 		log.Info("alert delivered")
+	case partly != nil && partly.final:
+		log.Error("an alert's mail was refused for some of its recipients; the others have got it", "error", err)
 	case ctx.Err() != nil: // the daemon stops: others try at once
 		said = "the daemon stopped while it was being sent"
 	default:
@@ -88,10 +91,13 @@ func (w *Watcher) send(ctx context.Context, a config.Alert, p pending) {
 			wait = min(max(wait, later.after), mostWait)
 		}
 	}
-	givenUp := w.conclude(ctx, a.Name, p.ID, said, wait)
+	givenUp := w.conclude(ctx, a.Name, p.ID, said, wait, partly)
 	switch {
-	case err == nil:
+	case said == "":
 		w.o.Count(a.Name, Delivered)
+		if err != nil {
+			w.o.Count(a.Name, GivenUp)
+		}
 	case givenUp:
 		w.o.Count(a.Name, GivenUp)
 		log.Error("an alert could not be delivered for a day; it is given up", "error", said)
@@ -101,24 +107,17 @@ func (w *Watcher) send(ctx context.Context, a config.Alert, p pending) {
 	}
 }
 
-// settled takes a message that some of its recipients got for delivered.
-func settled(log *slog.Logger, err error) error {
-	var partly *partlyError
-	if errors.As(err, &partly) {
-		log.Warn("an alert's mail was refused for some of its recipients; the others have got it", "error", err)
-		return nil
-	}
-	return err
-}
-
 // conclude writes down what became of a message, however long the store does not answer: until
 // then another daemon may send the message again. Once the daemon stops, it has a moment left.
-func (w *Watcher) conclude(ctx context.Context, alert, id, said string, wait time.Duration) (givenUp bool) {
+func (w *Watcher) conclude(ctx context.Context, alert, id, said string, wait time.Duration, partly *partlyError) (givenUp bool) {
 	writing, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(recordTakes, cancel) })()
 	for {
 		err := change(writing, w.o.State, alert, func(r *record, now int64) error {
+			if partly != nil {
+				r.part(id, partly, now)
+			}
 			var ok bool
 			if givenUp, ok = r.conclude(id, w.holder, said, now, wait); !ok {
 				return errStays

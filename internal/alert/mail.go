@@ -15,7 +15,11 @@ import (
 )
 
 // partlyError is the error of a message that some of its recipients got, and others did not.
-type partlyError struct{ error }
+type partlyError struct {
+	error
+	rest  []string // who did not get it
+	final bool     // the server refused each of these for good
+}
 
 func (e *partlyError) Unwrap() error { return e.error }
 
@@ -33,9 +37,13 @@ func newLetter(a config.Alert, m Message, to ...string) (*mail.Msg, error) {
 }
 
 // mail sends a message by mail once: to all recipients at once, or if the server refuses one of
-// them, to each. The error is a [partlyError] if some got it: they would get it again.
+// them, to each. The error is a [partlyError] if some got it.
 func (s *sender) mail(ctx context.Context, a config.Alert, m Message) error {
-	letter, err := newLetter(a, m, a.MailTo...)
+	recipients := a.MailTo
+	if len(m.rest) > 0 {
+		recipients = m.rest
+	}
+	letter, err := newLetter(a, m, recipients...)
 	if err != nil {
 		return err
 	}
@@ -72,31 +80,31 @@ func (s *sender) mail(ctx context.Context, a config.Alert, m Message) error {
 	if letter.IsDelivered() { // what the server says afterwards does not take that back
 		return nil
 	}
-	some := false
+	var rest []string
+	final := true
 	var refused *mail.SendError
-	if errors.As(err, &refused) && refused.Reason == mail.ErrSMTPRcptTo && len(a.MailTo) > 1 {
+	if errors.As(err, &refused) && refused.Reason == mail.ErrSMTPRcptTo && len(recipients) > 1 {
 		var letters []*mail.Msg
-		for _, to := range a.MailTo {
+		for _, to := range recipients {
 			if letter, err = newLetter(a, m, to); err != nil {
 				return err
 			}
 			letters = append(letters, letter)
 		}
 		err = client.DialAndSendWithContext(ctx, letters...)
-		got := 0
-		for _, letter := range letters {
-			if letter.IsDelivered() {
-				got++
+		for i, letter := range letters {
+			if !letter.IsDelivered() {
+				rest = append(rest, recipients[i])
+				final = final && errors.As(letter.SendError(), &refused) && refused.Reason == mail.ErrSMTPRcptTo && !refused.IsTemp()
 			}
 		}
-		if got == len(letters) {
+		if len(rest) == 0 {
 			return nil
 		}
-		some = got > 0
 	}
 	err = explainMail(ctx, a, err, password)
-	if some {
-		return &partlyError{err}
+	if len(rest) > 0 && len(rest) < len(recipients) {
+		return &partlyError{err, rest, final}
 	}
 	return err
 }

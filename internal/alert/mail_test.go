@@ -2,13 +2,13 @@ package alert
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"io"
 	"log"
-	"log/slog"
 	"net"
 	"os"
 	"strings"
@@ -36,6 +36,7 @@ type mailServer struct {
 	loggedIn int
 	refuses  error
 	unknown  string // a recipient that it refuses
+	code     int    // by this code; 0: 550
 }
 
 type mailSession struct {
@@ -74,7 +75,7 @@ func (s *mailSession) Rcpt(to string, _ *smtp.RcptOptions) error {
 	s.server.mu.Lock()
 	defer s.server.mu.Unlock()
 	if to == s.server.unknown {
-		return &smtp.SMTPError{Code: 550, Message: "no such user"}
+		return &smtp.SMTPError{Code: cmp.Or(s.server.code, 550), Message: "no such user"}
 	}
 	s.server.to = append(s.server.to, to)
 	return nil
@@ -184,12 +185,46 @@ func TestMailsDespiteARefusedRecipient(t *testing.T) {
 	server, a, roots := startMail(t, "none")
 	server.unknown = "ops@example.org"
 	err := newSender(passwordIs(""), roots).deliver(t.Context(), a, Message{ID: "1", Text: "x"})
-	if !errors.As(err, new(*partlyError)) || !strings.Contains(err.Error(), "no such user") {
-		t.Errorf("%v", err)
+	var partly *partlyError
+	if !errors.As(err, &partly) || !strings.Contains(err.Error(), "no such user") {
+		t.Fatalf("%v", err)
 	}
-	check.NoError(t, settled(slog.New(slog.DiscardHandler), err), "settled")
+	check.Equal(t, partly.final, true, "refused for good")
 	check.Equal(t, len(server.mails), 1, "mails")
 	check.Equal(t, server.to[len(server.to)-1], "night@example.org", "to")
+}
+
+// A recipient that the server refuses for now gets the mail later; those who have it do not get it
+// again. One that is refused for good is given up.
+func TestMailsToTheRest(t *testing.T) {
+	t.Parallel()
+	server, a, roots := startMail(t, "none")
+	server.unknown, server.code = "ops@example.org", 450
+	s := newSender(passwordIs(""), roots)
+	r := &record{}
+	r.add(pending{Message: Message{ID: "1", Text: "x"}}, 0)
+	deliver := func() *partlyError {
+		var partly *partlyError
+		p := r.Messages[0]
+		p.rest = p.To
+		if err := s.deliver(t.Context(), a, p.Message); !errors.As(err, &partly) {
+			must.Do(t, err)
+			return nil
+		}
+		r.part("1", partly, 0)
+		return partly
+	}
+	check.Equal(t, deliver().final, false, "refused for good")
+	check.EqualSlices(t, r.Messages[0].To, []string{"ops@example.org"}, "the rest")
+	check.Equal(t, r.GivenUp, 0, "given up")
+	server.mu.Lock()
+	server.unknown = ""
+	server.mu.Unlock()
+	check.Equal(t, deliver() == nil, true, "delivered to all")
+	check.Equal(t, len(server.mails), 2, "mails")
+	check.Equal(t, server.to[len(server.to)-1], "ops@example.org", "the last went to")
+	r.part("1", &partlyError{errors.New("no such user"), a.MailTo[:1], true}, 0)
+	check.Equal(t, r.GivenUp, 1, "given up")
 }
 
 // A server that takes a mail and hangs up has taken it.

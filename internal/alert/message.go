@@ -20,6 +20,8 @@ type Message struct {
 	Text   string       `json:"text"`
 	// Others is how many situations of the alert are open.
 	Others int `json:"-"`
+	// rest are the mail's recipients who did not get it yet; nil: nobody did.
+	rest []string
 }
 
 // name is a string that is null in JSON where it is empty.

@@ -3,6 +3,7 @@ package alert
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"slices"
 	"sync"
@@ -82,10 +83,14 @@ func (o *outage) deliver(ctx context.Context, w *Watcher, a config.Alert) {
 			return
 		}
 		m := list[0]
-		err := settled(w.o.Log.With("alert", a.Name, "kind", m.Kind), w.sender.deliver(ctx, a, m.Message))
+		err := w.sender.deliver(ctx, a, m.Message)
 		result := Delivered
+		var partly *partlyError
+		if errors.As(err, &partly) {
+			m.rest = partly.rest
+		}
 		switch {
-		case err == nil:
+		case err == nil, partly != nil && partly.final:
 		case time.Since(m.since) >= keepTrying:
 			result = GivenUp
 		case ctx.Err() == nil:
@@ -107,6 +112,17 @@ func (o *outage) deliver(ctx context.Context, w *Watcher, a config.Alert) {
 	}
 }
 
+// lose logs what was not delivered.
+func (o *outage) lose(log *slog.Logger) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for alert, list := range o.waiting {
+		if len(list) > 0 {
+			log.Error("an alert of an outage is lost: it was not delivered, and the store does not answer", "alert", alert)
+		}
+	}
+}
+
 // leave writes down what was not delivered, for other daemons or the next start.
 func (o *outage) leave(ctx context.Context, w *Watcher) {
 	o.mu.Lock()
@@ -117,7 +133,7 @@ func (o *outage) leave(ctx context.Context, w *Watcher) {
 				return errStays
 			}
 			for _, m := range list {
-				r.add(pending{Message: m.Message, Key: kindOutage + "|" + w.holder, Since: now, Tries: m.tries}, now)
+				r.add(pending{Message: m.Message, Key: kindOutage + "|" + w.holder, Since: now, Tries: m.tries, To: m.rest}, now)
 			}
 			return nil
 		})

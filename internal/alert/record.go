@@ -38,6 +38,8 @@ type pending struct {
 	Error   string `json:"error,omitempty"`   // of the last try
 	Holder  string `json:"holder,omitempty"`  // the daemon that is sending it, until
 	Claimed int64  `json:"claimed,omitempty"` // this instant
+	// To are the mail's recipients who did not get it yet, once others have; nil: nobody has.
+	To []string `json:"to,omitempty"`
 }
 
 // failed is a message that was given up.
@@ -245,6 +247,21 @@ func (r *record) conclude(id, holder, err string, now int64, wait time.Duration)
 		return true, true
 	}
 	return false, true
+}
+
+// part notes that some recipients of a message got it: the others get it later, or, if the server
+// refused them for good, are given up.
+func (r *record) part(id string, e *partlyError, now int64) {
+	i := slices.IndexFunc(r.Messages, func(p pending) bool { return p.ID == id })
+	switch {
+	case i < 0:
+	case e.final:
+		p := r.Messages[i]
+		p.Error = e.Error()
+		r.giveUp(p, now)
+	default:
+		r.Messages[i].To = e.rest
+	}
 }
 
 // identify makes the id of a message: the same whichever daemon makes it.

@@ -27,6 +27,8 @@ type Options struct {
 	Log      *slog.Logger                     // nil discards it
 	// Count is called for each try to deliver a message; nil: for none.
 	Count func(alert string, result Result)
+	// After, unless nil, is what has told of the store until now. The Watcher ends it.
+	After *Unreached
 
 	tls *tls.Config // of mail servers; nil means the system's authorities
 }
@@ -54,7 +56,7 @@ type Watcher struct {
 	o      Options
 	holder string // of claims
 	sender *sender
-	outage outage
+	outage *outage
 	plan   foresight
 	// The loop alone uses this: when the last pass of each job ended that it has read.
 	ended map[string]int64
@@ -75,7 +77,11 @@ func New(o Options) *Watcher {
 	if o.Count == nil {
 		o.Count = func(string, Result) {}
 	}
-	return &Watcher{o: o, holder: rand.Text(), sender: newSender(o.Env, o.tls), ended: map[string]int64{}, delivering: map[string]bool{}}
+	w := &Watcher{o: o, holder: rand.Text(), outage: &outage{}, sender: newSender(o.Env, o.tls), ended: map[string]int64{}, delivering: map[string]bool{}}
+	if o.After != nil {
+		o.After.handOver(w)
+	}
+	return w
 }
 
 // stopTakes is how long Run goes on after its end, to deliver what is due.

@@ -40,6 +40,7 @@ window = "24h"
 
 // world is a configuration with its store, a webhook, and any number of daemons, in fake time.
 type world struct {
+	after   *Unreached // what the next daemon goes on with
 	t       *testing.T
 	store   driver.JobStore
 	budgets map[string]*budget.Budget
@@ -171,7 +172,7 @@ func (w *world) daemon() (stop func()) {
 func (w *world) watcher() *Watcher {
 	o := Options{
 		State: w.store, Env: env, Log: slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Current: func() Now { return Now{w.cfg.Alerts, w.budgets, w.jobs} },
+		Current: func() Now { return Now{w.cfg.Alerts, w.budgets, w.jobs} }, After: w.after,
 		Count: func(_ string, r Result) {
 			w.mu.Lock()
 			defer w.mu.Unlock()

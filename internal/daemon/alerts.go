@@ -13,7 +13,7 @@ import (
 // watcher makes what looks for the alerts in force and delivers them.
 func (d *Daemon) watcher(state jobs.State, inForce func() *generation) *alert.Watcher {
 	forecast := func(ctx context.Context) ([]alert.Forecast, error) { return d.forecast(ctx, inForce()) }
-	return alert.New(alert.Options{State: state, Env: d.o.Env, Log: d.log, Count: d.metrics.alerted, Forecast: forecast, Current: func() alert.Now {
+	return alert.New(alert.Options{State: state, Env: d.o.Env, Log: d.log, Count: d.metrics.alerted, Forecast: forecast, After: d.unreached, Current: func() alert.Now {
 		g := inForce()
 		return alert.Now{Alerts: g.config.Alerts, Budgets: g.budgets, Jobs: g.jobs}
 	}})

@@ -57,6 +57,8 @@ type Daemon struct {
 	current atomic.Pointer[generation]
 	stop    atomic.Int64 // how long a stop may take, a time.Duration: the longest of all generations
 
+	unreached *alert.Unreached // has told of the store before Run; nil: nothing has
+
 	mu    sync.Mutex     // guards named
 	named *config.Config // where the secrets of all generations are
 }

@@ -42,16 +42,18 @@ func (d *Daemon) OpenStore(ctx context.Context, drain <-chan struct{}, cfg *conf
 	if d.o.Sandbox {
 		return await(ctx, drain, d.log, try)
 	}
-	unreached := alert.NewUnreached(d.o.Env, d.log, cfg.Alerts)
+	unreached := alert.NewUnreached(ctx, d.o.Env, d.log, cfg.Alerts)
 	store, err := await(ctx, drain, d.log, func(ctx context.Context) (open.Backend, error) {
 		store, err := try(ctx)
-		unreached.Tried(ctx, err)
+		unreached.Tried(err)
 		return store, err
 	})
-	if store != nil {
-		go unreached.Leave(ctx, store)
+	if store == nil {
+		unreached.Close()
+		return nil, err
 	}
-	return store, err
+	d.unreached = unreached
+	return store, nil
 }
 
 // serves reads the jobs' state from a store: opening alone does not ask the server.
