@@ -191,7 +191,12 @@ func (d *decider) wait(i int, t *test, now int64, refused bool) (w limit.Wait, d
 // walk goes on with the walk to the instant at which the item passes a test of a limit, in a
 // spell (from 1) or after all.
 func (d *decider) walk(i int, t *test, now int64, spell int) (w *walk, done bool, err error) {
-	key := walkKey{i, t.divided, t.room, "", spell}
+	key := walkKey{limit: i, divided: t.divided, room: t.room, spell: spell}
+	if limit := t.v.limit; t.divided && limit.ByRecords() {
+		for _, share := range limit.Shares {
+			key.records += fmt.Sprint(share.Planned)
+		}
+	}
 	if t.held != nil {
 		key.held = fmt.Sprint(t.held)
 	}

@@ -36,6 +36,9 @@ type walkKey struct {
 	room    int64
 	held    string
 	spell   int // of a rolling limit of which there are records, from 1
+	// records are those of shares that lapse by plan: others may be written between two
+	// transactions of a walk, which changes no version.
+	records string
 }
 
 // begin begins a walk anew, from a score.
