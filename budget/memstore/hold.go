@@ -221,6 +221,7 @@ func (s *Store) changeHold(ctx context.Context, r driver.HoldChange) (driver.Hol
 		return driver.HoldLeft{}, err
 	}
 	answer := driver.HoldLeft{Now: when.clock}
+	before := slices.Clone(l.holds)
 	l.living(when.now)
 	for _, h := range slices.Clone(l.holds) {
 		switch {
@@ -235,6 +236,8 @@ func (s *Store) changeHold(ctx context.Context, r driver.HoldChange) (driver.Hol
 	}
 	if len(answer.Holds) > 0 {
 		l.last = when.now
+	} else { // nothing is written down: a clock that steps back finds what it left
+		l.holds = before
 	}
 	return answer, nil
 }
