@@ -21,10 +21,20 @@ import (
 	"github.com/quotactl/quotactl/jobs/needs"
 )
 
+// configured is the budget up/key of a configuration on a store, and its jobs.
+func configured(t *testing.T, store driver.Store, text string) (*budget.Budget, []*jobs.Job) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "costs.toml")
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
+	cfg, list, err := load(path)
+	must.Do(t, err)
+	return must.Get(budget.New(store, must.Get(cfg.Spec("up/key"))(t)))(t), list
+}
+
 // minutely is a budget up/key of 10 units a minute, and a job of one unit in three regions.
 func minutely(t *testing.T, schedule string) (*memstore.Store, *budget.Budget, []*jobs.Job) {
-	path := filepath.Join(t.TempDir(), "costs.toml")
-	must.Do(t, os.WriteFile(path, []byte(`[upstream.up.costs]
+	store := memstore.New(nil)
+	b, list := configured(t, store, `[upstream.up.costs]
 op = 1
 [upstream.up.limit.l]
 limit = 10
@@ -36,11 +46,8 @@ schedule = "`+schedule+`"
 regions = ["A", "B", "C"]
 needs = { op = 1 }
 command = ["true"]
-`), 0o600))
-	cfg, list, err := load(path)
-	must.Do(t, err)
-	store := memstore.New(nil)
-	return store, must.Get(budget.New(store, must.Get(cfg.Spec("up/key"))(t)))(t), list
+`)
+	return store, b, list
 }
 
 // A plan that nobody asked for by itself ends earlier where jobs tick each second.
@@ -79,8 +86,9 @@ func TestSpentBesideABucket(t *testing.T) {
 			price, counts = 0, "calls"
 		}
 		synctest.Test(t, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "costs.toml")
-			must.Do(t, os.WriteFile(path, []byte(fmt.Sprintf("[upstream.up.costs]\nop = %d\nrare = 1\n[upstream.up.limit.l]\ncounts = %q\n", price, counts)+`limit = 10
+			store := must.Get(sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "quotactl.db"), sqlitestore.Options{}))(t)
+			defer func() { must.Do(t, store.Close()) }()
+			b, list := configured(t, store, fmt.Sprintf("[upstream.up.costs]\nop = %d\nrare = 1\n[upstream.up.limit.l]\ncounts = %q\n", price, counts)+`limit = 10
 refill = "1/30s"
 `+more+`[upstream.up.credential.key]
 [job.a]
@@ -89,12 +97,7 @@ schedule = "0 * * * *"
 regions = ["A"]
 needs = { op = 8 }
 command = ["true"]
-`), 0o600))
-			cfg, list, err := load(path)
-			must.Do(t, err)
-			store := must.Get(sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "quotactl.db"), sqlitestore.Options{}))(t)
-			defer func() { must.Do(t, store.Close()) }()
-			b := must.Get(budget.New(store, must.Get(cfg.Spec("up/key"))(t)))(t)
+`)
 			now := time.Now()
 			claim := map[string]any{"active": []map[string]any{{"holder": "x", "tick": now.UnixMicro(), "kind": "scheduled", "budget": "up/key", "since": now.UnixMicro(), "until": now.Add(time.Minute).UnixMicro()}}}
 			must.Get(store.SwapJob(t.Context(), driver.JobSwap{Job: "a", Text: must.Get(json.Marshal(claim))(t)}))(t)
@@ -115,12 +118,8 @@ command = ["true"]
 // lacks is named.
 func TestPlanEndsWithItsSpan(t *testing.T) {
 	plans := func(t *testing.T, config string, span time.Duration) *plan.Plan {
-		path := filepath.Join(t.TempDir(), "costs.toml")
-		must.Do(t, os.WriteFile(path, []byte("[upstream.up.costs]\nop = 1\n[upstream.up.limit.l]\nlimit = 100\nwindow = \"24h\"\n[upstream.up.credential.key]\n"+config), 0o600))
-		cfg, list, err := load(path)
-		must.Do(t, err)
 		store := memstore.New(nil)
-		b := must.Get(budget.New(store, must.Get(cfg.Spec("up/key"))(t)))(t)
+		b, list := configured(t, store, "[upstream.up.costs]\nop = 1\n[upstream.up.limit.l]\nlimit = 100\nwindow = \"24h\"\n[upstream.up.credential.key]\n"+config)
 		now := time.Now()
 		_, lived, err := plan.Ahead(t.Context(), store, []*budget.Budget{b}, list, now, now.Add(span))
 		must.Do(t, err)
@@ -162,8 +161,8 @@ command = ["true"]
 // run is expected to take less.
 func TestKeptByPlanIsTheMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "costs.toml")
-		must.Do(t, os.WriteFile(path, []byte(`[upstream.up.costs]
+		store := memstore.New(nil)
+		b, list := configured(t, store, `[upstream.up.costs]
 op = 1
 [upstream.up.limit.l]
 limit = 100
@@ -184,11 +183,7 @@ budget = "up/key"
 schedule = "0 10 * * *"
 needs = { op = 70 }
 command = ["true"]
-`), 0o600))
-		cfg, list, err := load(path)
-		must.Do(t, err)
-		store := memstore.New(nil)
-		b := must.Get(budget.New(store, must.Get(cfg.Spec("up/key"))(t)))(t)
+`)
 		history := func(most int64) (records []driver.JobRecord) {
 			for i := range int64(20) {
 				took := []needs.Amount{{Operation: "op", Units: 10, Calls: 10}}
