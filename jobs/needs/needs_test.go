@@ -172,7 +172,7 @@ func TestSums(t *testing.T) {
 	learned := needs.Estimate{Source: needs.Learned, Runs: 7, Amounts: []needs.Amount{{Operation: "b", Units: 2, Calls: 1}, {Operation: "c", Units: 1, Calls: 1}}}
 	other := needs.Estimate{Source: needs.Learned, Runs: 5, Amounts: []needs.Amount{{Operation: "a", Units: 3, Calls: 3}, {Operation: "b", Units: 4, Calls: 2}}}
 	sum := needs.Sum([]needs.Estimate{learned, other})
-	check.Equal(t, fmt.Sprint(sum), "{learned [{a 3 3} {b 6 3} {c 1 1}] 5 []}", "the sum")
+	check.Equal(t, fmt.Sprint(sum), "{learned [{a 3 3} {b 6 3} {c 1 1}] 5 [] []}", "the sum")
 	check.Equal(t, needs.Sum(nil).Source, needs.Unknown, "the sum of none")
 	check.Equal(t, needs.Sum([]needs.Estimate{learned, {Source: needs.Bound}}).Source, needs.Unknown, "the sum over two sources")
 	check.Equal(t, fmt.Sprint(learned.Amounts), "[{b 2 1} {c 1 1}]", "a summand stays")
