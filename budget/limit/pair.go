@@ -65,8 +65,10 @@ func Patterns(limits []Limit) []string {
 }
 
 // ChecksNext reports whether the limit needs the totals of its calendar's next period: a
-// guarantee that has lapsed in this one is in force there.
-func (l Limit) ChecksNext() bool { return len(l.Lapses()) > 0 }
+// guarantee that has lapsed in this one, by hours or by plan, is in force there.
+func (l Limit) ChecksNext() bool {
+	return len(l.Lapses()) > 0 || l.Window.Kind == CalendarKind && l.ByPlan()
+}
 
 // Windows are the windows whose totals the limits need, each shape once, in order; buckets
 // have none.
