@@ -198,9 +198,9 @@ func (w *walker) call() {
 	item := driver.Item{ID: fmt.Sprint("c", w.step), Operation: q.needs[0].Operation, Units: q.needs[0].Units, Floor: q.floor, Labels: driver.Labels{Job: q.job}}
 	finish := w.now()
 	if w.IntN(2) == 0 {
-		item.Lease = 1 + w.Int64N([]int64{1e6, 3600e6, 20 * 3600e6}[w.IntN(3)])
+		item.Lease = 2 + w.Int64N([]int64{1e6, 3600e6, 20 * 3600e6}[w.IntN(3)])
 		q.lasts = item.Lease
-		finish += w.Int64N(item.Lease)
+		finish += 1 + w.Int64N(item.Lease-1) // later: the store is told then, and compared before
 	}
 	if len(w.holds) > 0 && w.IntN(2) == 0 {
 		h := w.holds[w.IntN(len(w.holds))]
