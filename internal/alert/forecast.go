@@ -102,7 +102,7 @@ type Forecast struct {
 	Short              int64     // the units it still needs then, less what is left
 	NotStarted         bool      // no region of it will start
 	Fails              bool      // it asks for more than a limit ever allows
-	Locked             bool      // by a lock of the budget, not by a limit
+	Locked             bool      // by a lock of the budget or of a limit
 }
 
 // text says what will become of the pass.

@@ -58,7 +58,7 @@ func (s *sender) mail(ctx context.Context, a config.Alert, m Message) error {
 	overTLS := a.SMTP.Security == "tls"
 	options = append(options, mail.WithDialContextFunc(dialUntil(ctx, overTLS, config)))
 	switch {
-	case overTLS: // the connection is; there is nothing to start
+	case overTLS: // the client sees that the connection is; WithSSL would take an own dialer's for plain
 		options = append(options, mail.WithTLSPolicy(mail.TLSOpportunistic))
 	case a.SMTP.Security == "none":
 		options = append(options, mail.WithTLSPolicy(mail.NoTLS))
@@ -110,7 +110,8 @@ func (s *sender) mail(ctx context.Context, a config.Alert, m Message) error {
 }
 
 // dialUntil connects, and closes the connection once ctx ends: the client heeds it only until it is
-// connected, and would wait for a greeting as long as the server likes.
+// connected, and would wait for a greeting as long as the server likes. Over TLS, the server's
+// certificate is verified before anything is said.
 func dialUntil(ctx context.Context, overTLS bool, config *tls.Config) mail.DialContextFunc {
 	return func(dialing context.Context, network, address string) (net.Conn, error) {
 		connected, err := (&net.Dialer{}).DialContext(dialing, network, address)
