@@ -51,7 +51,8 @@ if args.plans and args.plans ~= M.plans then return {9, int(raw), M.plans} end
 limitSteps = args.steps
 local now, later = moment(raw, args.now)
 local drains = drainsFrom(now, later)
-if args.mode == 'go on' and M.v then now = M.last end -- no v: the ledger was lost between two runs
+local goesOn = args.mode == 'go on' and M.v -- no v: the ledger was lost between two runs
+if goesOn then now = M.last end
 for i = 1, #args.windows do
   local w = args.windows[i]
   if w.p0 and (now < w.p0 or now >= w.p2) then return {3, int(raw), int(now)} end
@@ -222,7 +223,7 @@ if reporting then
   save(fresh)
   return {0, int(raw), {}, int(M.born), int(M.last), reported, {0}, '', mark(), {}, {}}
 end
-if not looking then note(args.host, args.table) end
+if not looking and not goesOn then note(args.host, args.table) end -- a batch's first run has noted them
 if lost then
   save(fresh)
   return {7, int(raw)}

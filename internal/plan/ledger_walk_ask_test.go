@@ -46,11 +46,15 @@ func (w *walker) look() {
 		return
 	}
 	w.counts["look refused"]++
-	if hold := (driver.Item{Needs: q.needs, Span: 1, Floor: q.floor, Labels: driver.Labels{Job: q.job}, DryRun: true}); w.decide(hold).Items[0].Result == driver.NeverFits {
+	hold := w.decide(driver.Item{Needs: q.needs, Span: 1, Floor: q.floor, Labels: driver.Labels{Job: q.job}, DryRun: true}).Items[0]
+	if hold.Result == driver.NeverFits {
 		return // and the budget names no instant
 	}
 	at := no.at
 	if no.multi {
+		if hold.Result == driver.Refused {
+			return // by the next period, which the look does not see: the budget names when that has changed
+		}
 		at = no.next
 		w.counts["several calls in a bucket"]++
 	}
