@@ -6,10 +6,14 @@ import (
 	"os"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
@@ -98,6 +102,33 @@ func TestWalkFewSteps(t *testing.T) {
 		store.(*redisstore.Store).SetMaxSteps(3)
 		return store
 	}, effort.Of(1000, 10_000)) // each step takes many runs
+}
+
+// A batch that takes several runs notes its caller's share table in the first alone: the
+// later ones decide microseconds later, when a table's minute may have come.
+func TestManyRunsNoteOnce(t *testing.T) {
+	t.Parallel()
+	now := int64(1_800_000_000_000_000)
+	store := opener(redistest.Start(t).URL(0))(t, func() int64 { return now })
+	store.(*redisstore.Store).SetMaxSteps(1)
+	limits := []limit.Limit{{Name: "w", Counts: limit.CountUnits, Limit: 100, Window: limit.RollingWindow(time.Minute)}}
+	batch := driver.Batch{Budget: "b/k", Now: now, Limits: limits, Table: driver.ShareTable{Host: "a", Digest: "x"}}
+	charge := func() {
+		t.Helper()
+		batch.Now, batch.Items = now, nil
+		for i := range 5 {
+			batch.Items = append(batch.Items, driver.Item{ID: fmt.Sprint("c", now, i), Operation: fmt.Sprint("op", i), Units: 1})
+		}
+		for _, d := range must.Get(store.Decide(t.Context(), batch))(t).Items {
+			must.Equal(t, d.Result, driver.Granted, "charged")
+		}
+	}
+	noon := now
+	charge()
+	now += driver.TableRenewed - 3
+	charge() // until after the table's minute
+	view := must.Get(store.Look(t.Context(), driver.Look{Budget: batch.Budget, Now: now, Limits: limits}))(t)
+	check.EqualSlices(t, view.Tables, driver.NotedTables{{ShareTable: batch.Table, First: noon, Last: noon}}, "tables")
 }
 
 // Batches that come at the same time are taken in turns, some items each.
