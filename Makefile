@@ -70,9 +70,14 @@ test: needs
 # nothing and costs tenfold: sizes are full without it, and smaller still under it
 # than in make test. memstore, which is all of one goroutine behind one lock, is left
 # out, and so are the longest of these walks, the days that are lived beside a plan or
-# looked at for alerts, and miniredis beside a real server: what meets there meets in the
-# same tests on the server. The clients are raced alone.
-UNRACED_TESTS := ^(TestUsualWalk|TestConvertsTheOlderFormat|TestConformanceMiniredis|TestWalkMiniredis|TestPlanIsWhatIsLived|TestPlanFromTheMidst|TestPlanFromTheMidstAgain|TestPlanOfLearnedNeeds|TestPlanOfVaryingNeeds|TestPlanOfSkewedNeeds|TestRealityRepeats|TestForgetsWhatNobodySees|TestFailuresOfEachDay)$$
+# looked at for alerts, plans and replays beside a store, the months of a picture, kills
+# and secrets, which are of many processes, and miniredis and the other layouts of SQLite
+# beside a real server and the usual layout: what meets there meets in the same tests on
+# these. The clients are raced alone.
+WALKS := UsualWalk|ConvertsTheOlderFormat|ForgetsWhatNobodySees|FailuresOfEachDay|RealityRepeats|LedgerIsAStore|ReadIsTheStore|Figures
+PLANS := PlanIsWhatIsLived|PlanFromTheMidst|PlanFromTheMidstAgain|PlanOfLearnedNeeds|PlanOfVaryingNeeds|PlanOfSkewedNeeds|ReplayFillsABucketsHour|ReplayRefusesNothingThatFitted
+OTHERS := HoldsAtEveryKill|NoSecretLeaves|ConformanceMiniredis|WalkMiniredis|ConformanceInSteps|ConformanceWithSums
+UNRACED_TESTS := ^Test($(WALKS)|$(PLANS)|$(OTHERS))$$
 test-full: test-sizes test-race
 
 test-sizes: needs
