@@ -16,6 +16,7 @@ import (
 
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
+	"github.com/quotactl/quotactl/internal/redistest"
 )
 
 const alertConfig = `
@@ -200,4 +201,26 @@ func TestForecastIsTold(t *testing.T) {
 	becomes(t, "the forecast was told", func() bool { return h.count("forecast begin") == 1 })
 	d.signal(syscall.SIGTERM)
 	d.exits(exitDone)
+}
+
+// A daemon tells of a store that is away when it starts, before there is anything that it could
+// write down, and tells the end once.
+func TestADaemonTellsThatItsStoreWasAway(t *testing.T) {
+	t.Parallel()
+	h := &theHook{got: map[string][]string{}, tried: map[string][]string{}, status: 200}
+	hook := httptest.NewServer(h)
+	defer hook.Close()
+	store := redistest.Start(t)
+	store.Kill()
+	config := strings.ReplaceAll(alertConfig, "sqlite:FOLDER/quotactl.db", store.URL(0))
+	d := newServing(t, strings.ReplaceAll(config, `"failed"]`, `"outage"]`), "run", "--listen", "0")
+	d.Env = append(d.Env, "HOOK="+hook.URL+"/d/T0K3N", "PING="+hook.URL+"/ping/T0K3N")
+	d.start()
+	d.logged(`level=ERROR msg="the store is out of reach`)
+	becomes(t, "the outage was told", func() bool { return h.count("outage begin") == 1 })
+	must.Equal(t, store.Start(), true, "the server starts")
+	becomes(t, "the end was told", func() bool { return h.count("outage end") == 1 })
+	d.signal(syscall.SIGTERM)
+	d.exits(exitDone)
+	check.Equal(t, h.count("outage begin"), 1, "begins")
 }
