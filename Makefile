@@ -59,7 +59,7 @@ LONGEST := ./budget/redisstore ./jobs ./cmd/quotactl ./budget/sqlitestore
 
 # The model and miniredis' Lua make much garbage: with more memory they collect it less
 # often, which is a fifth of what the tests compute.
-test: export GOGC = 400
+test test-sizes test-race: export GOGC = 400
 test: needs
 	$(TEST) $(SMALL) $(LONGEST) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(CONCURRENT))")
 	GORACE=atexit_sleep_ms=0 $(TEST) $(SMALL) $(RACE) $(CONCURRENT)
@@ -76,7 +76,7 @@ test: needs
 # these. The clients are raced alone.
 WALKS := UsualWalk|ConvertsTheOlderFormat|ForgetsWhatNobodySees|FailuresOfEachDay|RealityRepeats|LedgerIsAStore|ReadIsTheStore|Figures
 PLANS := PlanIsWhatIsLived|PlanFromTheMidst|PlanFromTheMidstAgain|PlanOfLearnedNeeds|PlanOfVaryingNeeds|PlanOfSkewedNeeds|ReplayFillsABucketsHour|ReplayRefusesNothingThatFitted
-OTHERS := HoldsAtEveryKill|NoSecretLeaves|ConformanceMiniredis|WalkMiniredis|ConformanceInSteps|ConformanceWithSums
+OTHERS := HoldsAtEveryKill|NoSecretLeaves|NoSecretLeavesAWrongConfiguration|DocumentedGo|DocumentedGoWithoutOneNumber|ConformanceMiniredis|WalkMiniredis|ConformanceInSteps|ConformanceWithSums
 UNRACED_TESTS := ^Test($(WALKS)|$(PLANS)|$(OTHERS))$$
 test-full: test-sizes test-race
 
