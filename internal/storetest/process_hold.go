@@ -148,9 +148,9 @@ func testHoldsKilled(t *testing.T, shared Shared) {
 		<-time.After(10 * time.Millisecond)
 	}
 	w.settled()
-	t.Logf("%d kills, %d looks, of which %d at holds and %d at a full limit; %d charges", kills+3, w.looks, w.seen, w.full, len(w.acknowledged))
+	t.Logf("%d kills, %d looks, of which %d at holds and %d where no other pass could hold; %d charges", kills+3, w.looks, w.seen, w.full, len(w.acknowledged))
 	if w.seen == 0 || w.full == 0 {
-		t.Error("no hold was seen, or no limit was full: the test shows nothing")
+		t.Error("no hold was seen, or none was in the way of another: the test shows nothing")
 	}
 }
 
@@ -161,7 +161,7 @@ type holdWatch struct {
 	acknowledged map[string]bool
 	killed       map[string]int64 // when a process was dead, by its name
 	looks        int
-	seen, full   int // looks at holds, and at a limit that is full
+	seen, full   int // looks at holds, and at a limit in which no other pass can hold
 	entries      map[string]int64
 }
 
@@ -186,7 +186,7 @@ func (w *holdWatch) look() driver.View {
 		if sum > l.Limit {
 			w.t.Fatalf("%s has used %d and held %+v of %d", l.Name, view.Limits[i].Used, view.Holds, l.Limit)
 		}
-		if i == 0 && sum == l.Limit {
+		if i == 0 && sum > l.Limit-heldUnits {
 			w.full++
 		}
 	}
