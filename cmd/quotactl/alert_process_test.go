@@ -204,10 +204,10 @@ func TestForecastIsTold(t *testing.T) {
 }
 
 // A daemon tells of a store that is away when it starts, before there is anything that it could
-// write down, and tells the end once.
+// write down; what could not be delivered by then it delivers when the store answers.
 func TestADaemonTellsThatItsStoreWasAway(t *testing.T) {
 	t.Parallel()
-	h := &theHook{got: map[string][]string{}, tried: map[string][]string{}, status: 200}
+	h := &theHook{got: map[string][]string{}, tried: map[string][]string{}, status: 500}
 	hook := httptest.NewServer(h)
 	defer hook.Close()
 	store := redistest.Start(t)
@@ -217,8 +217,14 @@ func TestADaemonTellsThatItsStoreWasAway(t *testing.T) {
 	d.Env = append(d.Env, "HOOK="+hook.URL+"/d/T0K3N", "PING="+hook.URL+"/ping/T0K3N")
 	d.start()
 	d.logged(`level=ERROR msg="the store is out of reach`)
-	becomes(t, "the outage was told", func() bool { return h.count("outage begin") == 1 })
+	becomes(t, "it tried to tell of the outage", func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return len(h.tried) == 1
+	})
 	must.Equal(t, store.Start(), true, "the server starts")
+	d.logged(`msg="the store is within reach again"`)
+	h.answers(200)
 	becomes(t, "the end was told", func() bool { return h.count("outage end") == 1 })
 	d.signal(syscall.SIGTERM)
 	d.exits(exitDone)
