@@ -74,6 +74,20 @@ func TestPlannedGuarantee(t *testing.T) {
 	})
 }
 
+// A tick is counted for as long as a daemon that begins takes it: as long as it is not overdue.
+func TestPlannedTickOfAMinuteAgo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHerd(t, setup{job: "schedule = \"@yearly\"", more: plannedDay(100, 60, `"job0"`)},
+			"schedule = \"0 */6 * * *\"\nregions = [\"US\"]\nneeds = { \"videos.list\" = 1 }", "job0")
+		for late, want := range map[time.Duration]int64{onTime: 3, onTime + time.Microsecond: 2} {
+			now := midnight.Add(6*time.Hour + late)
+			ahead := h.list[1].Ahead(Needs{}, midnight.UnixMicro(), now, midnight.Add(24*time.Hour))
+			check.Equal(t, ahead.Passes, want, fmt.Sprint("passes ahead, of which one has been due for ", late))
+		}
+	})
+}
+
 // A request counts before its pass begins, also if it comes between two records.
 func TestPlannedRequest(t *testing.T) {
 	t.Parallel()
