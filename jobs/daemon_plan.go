@@ -280,7 +280,7 @@ func (a *jobAhead) most(j *Job, l limit.Limit, now, until time.Time) (sum int64,
 // Ahead are the passes of the ticks until an instant, and of those that nobody has accounted
 // for since accounted (µs; 0: never). Other passes are to be added.
 func (j *Job) Ahead(n Needs, accounted int64, now, until time.Time) needs.Ahead {
-	from := now.Add(-onTime - time.Microsecond) // a tick as old as onTime is not overdue yet
+	from := overdueUpTo(now)
 	if at := time.UnixMicro(accounted); accounted > 0 && (at.After(from) || j.CatchUp != CatchUpNone) {
 		from = at
 	}

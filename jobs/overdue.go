@@ -31,7 +31,7 @@ func (j *Job) account(s *state, at clocks, me claimant, done *stepped) (due []ti
 		s.Until, s.Schedule, done.changed = max(s.Until, me.since.UnixMicro()), schedule, true
 	}
 	from := time.UnixMicro(max(s.Until, s.begun(wall)))
-	older := wall.Add(-onTime - time.Microsecond) // ticks up to here are overdue
+	older := overdueUpTo(wall)
 	if older.Before(from) {
 		older = from
 	}
@@ -104,7 +104,7 @@ func (j *Job) leave(s *state, wall time.Time, me claimant, done *stepped) {
 		since = wall
 	}
 	from := time.UnixMicro(max(s.Until, s.begun(since)))
-	older := wall.Add(-onTime - time.Microsecond)
+	older := overdueUpTo(wall)
 	for _, edge := range []time.Time{me.known, from} {
 		if older.Before(edge) {
 			older = edge

@@ -9,6 +9,9 @@ import (
 // onTime is how late a tick may be taken without being overdue.
 const onTime = time.Minute
 
+// overdueUpTo is the last instant whose tick is overdue.
+func overdueUpTo(now time.Time) time.Time { return now.Add(-onTime - time.Microsecond) }
+
 // claimant is a daemon that visits a job, and what it may do.
 type claimant struct {
 	holder string            // the unique name of the claim that it would make
