@@ -120,9 +120,17 @@ func (p *pass) room(region string, over context.Context) *ending {
 	return p.waitForUnits(region, over, func() error { return p.job.look(p.hard, p.budget, p.job.span(p.regions, p.once)) })
 }
 
+// While a store is out of reach, a host asks it twice a second and refuses all other calls.
+// When it is back, a pass may take its claim before its host has noticed: its first look or
+// hold is then asked again, for so long.
+const (
+	storePatience = 2 * time.Second
+	storePause    = 250 * time.Millisecond
+)
+
 // waitForUnits repeats ask while it is refused, at most for the job's StartWait; or MaxWait in
-// a pass that is run alone, or of which runs are under way. The region is empty for a whole
-// pass.
+// a pass that is run alone, or of which runs are under way. While the store does not answer,
+// it repeats ask for storePatience. The region is empty for a whole pass.
 func (p *pass) waitForUnits(region string, over context.Context, ask func() error) *ending {
 	log := p.log.With("tick", formatTick(p.tick))
 	if region != "" || p.job.Hold != HoldPass {
@@ -133,6 +141,7 @@ func (p *pass) waitForUnits(region string, over context.Context, ask func() erro
 		longest = p.job.MaxWait
 	}
 	latest := time.Now().Add(longest)
+	unreached := time.Now().Add(storePatience)
 	recovering := false // the wait for a recovery was logged
 	for {
 		err := ask()
@@ -140,6 +149,12 @@ func (p *pass) waitForUnits(region string, over context.Context, ask func() erro
 			return nil
 		}
 		end := refusal(p.hard, err)
+		if errors.Is(err, budget.ErrUnavailable) && end.outcome == Failed && time.Now().Before(unreached) {
+			if end := waitFor(over, storePause); end != nil {
+				return end
+			}
+			continue
+		}
 		var refused *budget.RefusedError
 		if end.outcome != Exhausted || !errors.As(err, &refused) {
 			return end

@@ -84,8 +84,8 @@ func (n *network) stranger(day int) (units int64) {
 }
 
 // TestStrangers lives months in which a stranger spends up to 1 % of the quota, with
-// automatic headroom: no request is rejected, and from the fifth day on little of what the
-// stranger leaves is wasted. The environment is that of TestShares, but a month has five
+// automatic headroom: no request is rejected, the important job is complete on every day, and
+// from the fifth day on little of what the stranger leaves is wasted. The environment is that of TestShares, but a month has five
 // days unless in full.
 func TestStrangers(t *testing.T) {
 	seed := effort.Seed(t, "SIMULATE_SEED")
@@ -134,6 +134,9 @@ func checkStrangers(t *testing.T, m month, c *tally) {
 		d, name := &c.days[i], m.midnight(i).Format(time.DateOnly)
 		if d.Rejected > 0 || d.Units+d.stranger > quota {
 			t.Errorf("%s: the upstream counted %d units and rejected %d requests, want none", name, d.Units, d.Rejected)
+		}
+		if !m.complete(d) {
+			t.Errorf("%s: files have %d pages of %s: it is to be complete on every day", name, len(d.important), m.important)
 		}
 		if got := d.ofLeft(d.Units, 1); i >= learnt && got < least {
 			t.Errorf("%s: of what the stranger left, %.4f was spent, want %.3f at least", name, got, least)
