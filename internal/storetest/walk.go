@@ -42,14 +42,15 @@ func WalkCalm(t *testing.T, open Open, steps int) {
 }
 
 // walk takes the steps of a walk. A long one has to come by all of musts: it goes on to
-// three times its steps for what it lacks, and fails if that is not enough.
+// twelve times its steps for what it lacks, and fails if that is not enough. The rarest
+// comes in five of 30,000 steps.
 func walk(t *testing.T, open Open, seed uint64, steps int, calm bool, musts []string) {
 	t.Helper()
 	w := &walker{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), counts: map[string]int{}, calm: calm}
 	clock := func() int64 { return w.now }
 	w.store, w.model = open(t, clock), memstore.New(clock)
 	lacks := func(must string) bool { return steps >= 8000 && w.counts[must] == 0 }
-	for w.step < steps || w.step < 3*steps && slices.ContainsFunc(musts, lacks) {
+	for w.step < steps || w.step < 12*steps && slices.ContainsFunc(musts, lacks) {
 		w.episode(200 + w.rng.IntN(400))
 	}
 	t.Logf("seed %d: %d steps: %v", seed, w.step, w.counts)
