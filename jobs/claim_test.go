@@ -87,31 +87,6 @@ func TestAPassWithoutAStoreFails(t *testing.T) {
 	})
 }
 
-// When the store is back, a pass may take its claim before its host has noticed: then it asks
-// again instead of failing.
-func TestAPassWaitsUntilItsHostReachesTheStore(t *testing.T) {
-	for name, job := range map[string]string{"looks": oneRegion, "holds": holding + "hold = true"} {
-		for back, want := range map[time.Duration]Outcome{time.Second: Succeeded, time.Minute: Failed} {
-			t.Run(fmt.Sprintf("%s, back in %s", name, back), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t, setup{job: job})
-					cut := &severed{Store: w.store}
-					cut.off.Store(true)
-					w.spendOn(cut)
-					time.AfterFunc(back, func() { cut.off.Store(false) })
-					began := time.Now()
-					if p := w.once(); p.Outcome != want || want == Failed && p.Reason != ReasonStore {
-						t.Errorf("pass %+v", p)
-					}
-					if took := time.Since(began); want == Failed && took > time.Duration(len(w.list[0].Regions))*storePatience {
-						t.Errorf("it failed after %s", took)
-					}
-				})
-			})
-		}
-	}
-}
-
 // A page that cannot be charged is not asked for.
 func TestARunWithoutAStoreAsksForNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

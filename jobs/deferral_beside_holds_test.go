@@ -134,7 +134,7 @@ func TestADeferredPassFailsForNoHold(t *testing.T) {
 	}
 }
 
-// deafer loses the answers to a region's hold for a while, in which it ends none.
+// deafer loses the answers to a region's hold for five seconds, and meanwhile cannot end it.
 type deafer struct {
 	driver.Store
 	until time.Time

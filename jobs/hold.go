@@ -94,7 +94,8 @@ func (p *pass) holds() Hold {
 const unaskedHolds = driver.MaxHolds / 2
 
 // hold holds what regions need until endHold: those of the whole pass for an empty region.
-// It waits for units for at most the job's StartWait. With an ending nothing is held.
+// It waits for units for at most the job's StartWait, and for the store for storePatience. With
+// an ending nothing is held.
 func (p *pass) hold(region string, of []string, over context.Context) *ending {
 	asked, end := p.runner.needsOf(p.hard, p.job, of, p.held.claim.before())
 	if end != nil || len(asked) == 0 {
@@ -109,7 +110,7 @@ func (p *pass) hold(region string, of []string, over context.Context) *ending {
 	without, unknown := false, false
 	end = p.waitForUnits(region, over, func() error {
 		_, err := p.budget.Hold(p.hard, as, asked, p.job.span(p.regions, p.once), p.runner.docs.hold())
-		unknown = errors.Is(err, budget.ErrUnavailable) || err != nil && p.hard.Err() != nil
+		unknown = err != nil && (unknown || errors.Is(err, budget.ErrUnavailable) || p.hard.Err() != nil)
 		if without = p.job.goesWithout(err); without {
 			return nil
 		}
@@ -121,6 +122,7 @@ func (p *pass) hold(region string, of []string, over context.Context) *ending {
 	if end != nil || without {
 		return p.job.holdEnding(end)
 	}
+	p.unreached = time.Time{}
 	p.holding.change(region, true)
 	p.held.claim.spends() // others need not wait for its first charge
 	return nil

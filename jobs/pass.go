@@ -27,6 +27,9 @@ type pass struct {
 	beats      beats
 	regions    int  // how many it has
 	holding    held // what it holds of the budget
+	// unreached is when the first of the last looks and holds found no store, none of which was
+	// answered since; zero: the last was answered. Only what starts runs uses it.
+	unreached time.Time
 
 	mu   sync.Mutex // guards all below
 	runs []Run      // their state so far, in the order of the pass

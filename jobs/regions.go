@@ -117,20 +117,24 @@ func (p *pass) admit(place int, region string, began time.Time, running chan str
 
 // room waits until what a run needs would fit.
 func (p *pass) room(region string, over context.Context) *ending {
-	return p.waitForUnits(region, over, func() error { return p.job.look(p.hard, p.budget, p.job.span(p.regions, p.once)) })
+	end := p.waitForUnits(region, over, func() error { return p.job.look(p.hard, p.budget, p.job.span(p.regions, p.once)) })
+	if end == nil && p.job.Hold != HoldRun { // such a look may have asked nothing; the hold that follows does
+		p.unreached = time.Time{}
+	}
+	return end
 }
 
-// While a store is out of reach, a host asks it twice a second and refuses all other calls.
-// When it is back, a pass may take its claim before its host has noticed: its first look or
-// hold is then asked again, for so long.
+// A host asks a store that is out of reach twice a second, and meanwhile refuses closed calls.
+// A pass may take its claim before its host has noticed that the store is back. So a look or a
+// hold that finds no store is repeated every storePause, for storePatience.
 const (
 	storePatience = 2 * time.Second
 	storePause    = 250 * time.Millisecond
 )
 
 // waitForUnits repeats ask while it is refused, at most for the job's StartWait; or MaxWait in
-// a pass that is run alone, or of which runs are under way. While the store does not answer,
-// it repeats ask for storePatience. The region is empty for a whole pass.
+// a pass that is run alone, or of which runs are under way. While ask finds no store, it is
+// repeated for storePatience. The region is empty for a whole pass.
 func (p *pass) waitForUnits(region string, over context.Context, ask func() error) *ending {
 	log := p.log.With("tick", formatTick(p.tick))
 	if region != "" || p.job.Hold != HoldPass {
@@ -141,7 +145,6 @@ func (p *pass) waitForUnits(region string, over context.Context, ask func() erro
 		longest = p.job.MaxWait
 	}
 	latest := time.Now().Add(longest)
-	unreached := time.Now().Add(storePatience)
 	recovering := false // the wait for a recovery was logged
 	for {
 		err := ask()
@@ -149,12 +152,19 @@ func (p *pass) waitForUnits(region string, over context.Context, ask func() erro
 			return nil
 		}
 		end := refusal(p.hard, err)
-		if errors.Is(err, budget.ErrUnavailable) && end.outcome == Failed && time.Now().Before(unreached) {
-			if end := waitFor(over, storePause); end != nil {
+		if errors.Is(err, budget.ErrUnavailable) && end.reason == ReasonStore {
+			if !p.waitsForStore(log, err) {
 				return end
+			}
+			if cut := waitFor(over, storePause); cut != nil {
+				if cut.err == nil {
+					cut.err = err
+				}
+				return cut
 			}
 			continue
 		}
+		p.unreached = time.Time{}
 		var refused *budget.RefusedError
 		if end.outcome != Exhausted || !errors.As(err, &refused) {
 			return end
@@ -175,6 +185,16 @@ func (p *pass) waitForUnits(region string, over context.Context, ask func() erro
 			return end
 		}
 	}
+}
+
+// waitsForStore reports whether a look or a hold that found no store is to be repeated. Once one
+// was repeated in vain, each of the others is asked once, until the store answers.
+func (p *pass) waitsForStore(log *slog.Logger, err error) bool {
+	if p.unreached.IsZero() {
+		p.unreached = time.Now()
+		log.Info("the store does not answer; trying again", "for", storePatience, "error", err)
+	}
+	return time.Since(p.unreached) < storePatience
 }
 
 // underWay reports whether a run of the pass is under way.

@@ -81,7 +81,7 @@ func checkShares(t *testing.T, m month, c *tally) {
 			t.Errorf("%s: the upstream counted %d units and rejected %d requests, want at most %d and none", name, d.Units, d.Rejected, most)
 		}
 		if !m.complete(d) {
-			t.Errorf("%s: files have %d pages of %s: it is to be complete on every day", name, len(d.important), m.important)
+			t.Errorf("%s: files have %d pages of %s, want %d", name, len(d.important), m.important, m.wanted)
 		}
 	}
 }

@@ -136,7 +136,7 @@ func checkStrangers(t *testing.T, m month, c *tally) {
 			t.Errorf("%s: the upstream counted %d units and rejected %d requests, want none", name, d.Units, d.Rejected)
 		}
 		if !m.complete(d) {
-			t.Errorf("%s: files have %d pages of %s: it is to be complete on every day", name, len(d.important), m.important)
+			t.Errorf("%s: files have %d pages of %s, want %d", name, len(d.important), m.important, m.wanted)
 		}
 		if got := d.ofLeft(d.Units, 1); i >= learnt && got < least {
 			t.Errorf("%s: of what the stranger left, %.4f was spent, want %.3f at least", name, got, least)

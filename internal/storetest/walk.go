@@ -43,7 +43,7 @@ func WalkCalm(t *testing.T, open Open, steps int) {
 
 // walk takes the steps of a walk. A long one has to come by all of musts: it goes on to
 // twelve times its steps for what it lacks, and fails if that is not enough. The rarest
-// comes in five of 30,000 steps.
+// comes about five times in 30,000 steps.
 func walk(t *testing.T, open Open, seed uint64, steps int, calm bool, musts []string) {
 	t.Helper()
 	w := &walker{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), counts: map[string]int{}, calm: calm}
