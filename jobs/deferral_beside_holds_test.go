@@ -163,26 +163,56 @@ func (s *deafer) Change(ctx context.Context, c driver.Change) (driver.Changed, e
 	return s.Store.Change(ctx, c)
 }
 
-// A hold that could not be ended is not renewed with the others of the pass: the next
-// heartbeat ends it.
+// forgetful loses the answer to the first hold of a region, and answers the second with an
+// error that says nothing of it.
+type forgetful struct {
+	driver.Store
+	asked int
+}
+
+func (s *forgetful) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, error) {
+	for _, i := range b.Items {
+		if !i.IsHold() || i.Labels.Region != "GB" {
+			continue
+		}
+		switch s.asked++; s.asked {
+		case 1:
+			_, _ = s.Store.Decide(ctx, b)
+			return driver.Decisions{}, errFails
+		case 2:
+			return driver.Decisions{}, driver.ErrStoreConfig
+		}
+	}
+	return s.Store.Decide(ctx, b)
+}
+
+// A hold that was not ended, or that may have been made, is not renewed with the others of the
+// pass: it ends at the next heartbeat at the latest.
 func TestAHoldThatCouldNotBeEnded(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		upstream := http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
-			time.Sleep(time.Hour) // in the bubble's time
-			_, _ = out.Write([]byte("{}"))
+	for name, test := range map[string]struct {
+		store func(driver.Store) driver.Store
+		held  []string // once the pass has given up asking again
+	}{
+		"its end is tried again":        {func(s driver.Store) driver.Store { return &deafer{Store: s} }, []string{"3 for trending US", "4 for trending GB"}},
+		"it is asked for again in vain": {func(s driver.Store) driver.Store { return &forgetful{Store: s} }, []string{"3 for trending US"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				upstream := slow(time.Hour, answering(http.StatusOK, "", "{}"))
+				w := newWorld(t, setup{upstream: upstream, limit: 16, job: "regions = [\"US\", \"GB\"]\nschedule = \"0 6 * * 6\"\ntimeout = \"3h\"\nneeds = { \"videos.list\" = 4 }\nhold = \"run\""})
+				w.spendOn(test.store(w.store))
+				stop := w.daemon(false)
+				after(6*time.Hour + 4*time.Second)
+				check.EqualSlices(t, w.heldNow(), test.held, "holds")
+				after(DefaultHeartbeat)
+				check.EqualSlices(t, w.heldNow(), []string{"3 for trending US"}, "holds after a heartbeat")
+				after(2 * time.Hour)
+				stop()
+				check.EqualSlices(t, outcomes(Pass{Record: w.records()[0]}), []string{"US succeeded", "GB failed store"}, "runs")
+			})
 		})
-		w := newWorld(t, setup{upstream: upstream, limit: 16, job: "regions = [\"US\", \"GB\"]\nschedule = \"0 6 * * 6\"\ntimeout = \"3h\"\nneeds = { \"videos.list\" = 4 }\nhold = \"run\""})
-		w.spendOn(&deafer{Store: w.store})
-		stop := w.daemon(false)
-		after(6*time.Hour + 4*time.Second) // the pass has given up asking again
-		check.EqualSlices(t, w.heldNow(), []string{"3 for trending US", "4 for trending GB"}, "holds")
-		after(DefaultHeartbeat)
-		check.EqualSlices(t, w.heldNow(), []string{"3 for trending US"}, "holds after a heartbeat")
-		after(2 * time.Hour)
-		stop()
-		check.EqualSlices(t, outcomes(Pass{Record: w.records()[0]}), []string{"US succeeded", "GB failed store"}, "runs")
-	})
+	}
 }
 
 // A process that knows no other job says all the same that its hold has ended.

@@ -3,7 +3,6 @@ package jobs
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -136,48 +135,5 @@ func TestAPassThatWaitsMeetsAnOutage(t *testing.T) {
 		if took := time.Since(began); took < 30*time.Minute+half {
 			t.Errorf("it succeeded after %s: it did not meet the outage", took)
 		}
-	})
-}
-
-// forgetful loses the answer to the first hold of a region, and answers the second with an
-// error that says nothing of it.
-type forgetful struct {
-	driver.Store
-	asked int
-}
-
-func (s *forgetful) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, error) {
-	for _, i := range b.Items {
-		if !i.IsHold() || i.Labels.Region != "GB" {
-			continue
-		}
-		switch s.asked++; s.asked {
-		case 1:
-			_, _ = s.Store.Decide(ctx, b)
-			return driver.Decisions{}, errFails
-		case 2:
-			return driver.Decisions{}, driver.ErrStoreConfig
-		}
-	}
-	return s.Store.Decide(ctx, b)
-}
-
-// A hold that may have been made is ended, also if it was asked for again and failed for
-// another reason.
-func TestAHoldThatMayHaveBeenMadeIsEnded(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		upstream := http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) {
-			time.Sleep(time.Hour) // in the bubble's time
-			_, _ = out.Write([]byte("{}"))
-		})
-		w := newWorld(t, setup{upstream: upstream, limit: 16, job: "regions = [\"US\", \"GB\"]\nschedule = \"0 6 * * 6\"\ntimeout = \"3h\"\nneeds = { \"videos.list\" = 4 }\nhold = \"run\""})
-		w.spendOn(&forgetful{Store: w.store})
-		stop := w.daemon(false)
-		after(6*time.Hour + 4*time.Second)
-		check.EqualSlices(t, w.heldNow(), []string{"3 for trending US"}, "holds")
-		after(2 * time.Hour)
-		stop()
-		check.EqualSlices(t, outcomes(Pass{Record: w.records()[0]}), []string{"US succeeded", "GB failed store"}, "runs")
 	})
 }
