@@ -226,15 +226,19 @@ func (s *Store) changeHold(ctx context.Context, c driver.HoldChange) (answer dri
 	return answer, err
 }
 
-// changeHold renews or ends holds within a transaction.
+// changeHold renews or ends holds within a transaction. Without any it changes nothing, for
+// then nothing is written: a clock that steps back finds what it left.
 func (l *ledger) changeHold(c driver.HoldChange, when moment) []driver.Hold {
-	l.holds.end(when.now)
 	changed := holds{}
 	for _, k := range l.holds.list {
-		if k.Fence == c.Fence && (c.Lease > 0 || k.Region == c.Region) {
+		if k.Until > when.now && k.Fence == c.Fence && (c.Lease > 0 || k.Region == c.Region) {
 			changed.list = append(changed.list, k)
 		}
 	}
+	if len(changed.list) == 0 {
+		return nil
+	}
+	l.holds.end(when.now)
 	if c.Lease == 0 {
 		l.holds.drop(func(k *kept) bool { return slices.Contains(changed.list, k) })
 		return changed.shown()

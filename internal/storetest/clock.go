@@ -10,6 +10,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/internal/must"
 )
@@ -30,6 +31,21 @@ func testClockBackwards(t *testing.T, w *world) {
 	}
 	w.now = at + minute
 	w.granted(item("e", "op", 10))
+}
+
+// I6: a hold whose end was only seen by a change that found nothing to change, and so wrote
+// nothing, lives on once the clock has stepped back.
+func testClockBackwardsToAHold(t *testing.T, w *world) {
+	w.limits = []limit.Limit{rolling("w", 10, 24*time.Hour)}
+	taken := w.granted(lease(hold(daily, need("read", 8, 1)), time.Second)).At
+	w.now += 30 * second
+	w.changeHold(driver.HoldChange{Fence: other, Lease: minute}, 0)
+	w.now -= 5 * hour
+	w.wantLeft([]driver.Need{need("read", 8, 1)})
+	again := w.decide(hold(daily, need("read", 2, 1)))[0]
+	check.Equal(t, again.Replayed, true, "the hold lives, so it is the one asked for")
+	check.Equal(t, again.At, taken, "taken at")
+	w.refused(item("a", "read", 3), 0, noon+second)
 }
 
 // I6: a clock that jumps ahead of everything it has shown, and of the caller, frees

@@ -85,6 +85,7 @@ func Run(t *testing.T, open Open, but ...string) {
 		{"DriftKinds", testDriftKinds},
 		{"DriftHuge", testDriftHuge},
 		{"I6Backwards", testClockBackwards},
+		{"I6BackwardsToAHold", testClockBackwardsToAHold},
 		{"I6Forwards", testClockForwards},
 		{"I6FarBehind", testClockFarBehind},
 		{"I6Witness", testClockWitness},
