@@ -19,7 +19,6 @@ type edge struct {
 	name   string // of the budget
 	limits []limit.Limit
 	clock  *skewed // of the store and all processes
-	beyond int64   // how much of a limit may be used above it: what hosts may record after an outage
 
 	mu      sync.Mutex // guards all below, and is held while an operation is applied
 	store   *memstore.Store
@@ -40,6 +39,7 @@ type edgeCounts struct{ holds, draws, ended, renewed, settled, released, fences,
 type charged struct {
 	units, score int64
 	job          string
+	recorded     bool // after an outage: no limit refuses it
 }
 
 // drawn is what a charge drew from the hold of a fence and region.
@@ -118,7 +118,7 @@ func (e *edge) decided(p *process, limits []limit.Limit, item driver.Item, d dri
 		if item.Recorded {
 			e.counts.recorded++
 		}
-		e.charged[item.ID] = charged{item.Units, d.At + item.Lease, item.Labels.Job}
+		e.charged[item.ID] = charged{item.Units, d.At + item.Lease, item.Labels.Job, item.Recorded}
 	}
 }
 
@@ -231,7 +231,9 @@ func (e *edge) finish(f driver.Finish) (driver.Finished, error) {
 	switch done.Result {
 	case driver.Settled:
 		e.counts.settled++
-		e.charged[f.ID] = charged{f.Units, done.At, e.charged[f.ID].job}
+		ended := e.charged[f.ID]
+		ended.units, ended.score = f.Units, done.At
+		e.charged[f.ID] = ended
 	case driver.Released:
 		e.counts.released++
 		delete(e.charged, f.ID)
@@ -285,16 +287,21 @@ func (e *edge) checkChanged() {
 	}
 }
 
-// check compares the ledger with the count, and what is used and held with the limits.
+// check compares the ledger with the count, and what is used and held with the limits, which
+// only what hosts recorded after an outage may exceed.
 func (e *edge) check() {
 	e.changed = false
 	view := e.view()
 	for i, l := range e.limits {
-		want, held := int64(0), int64(0)
+		want, recorded, held := int64(0), int64(0), int64(0)
 		cut := l.Window.Cut(view.Now)
 		for _, c := range e.charged {
-			if c.score > cut {
-				want += l.Amount(c.units)
+			if c.score <= cut {
+				continue
+			}
+			want += l.Amount(c.units)
+			if c.recorded {
+				recorded += l.Amount(c.units)
 			}
 		}
 		for _, h := range view.Holds {
@@ -302,8 +309,8 @@ func (e *edge) check() {
 		}
 		if used := view.Limits[i].Used; used != want {
 			e.fail("%s has used %d, and %d were charged", l.Name, used, want)
-		} else if used+held > l.Limit+e.beyond {
-			e.fail("%s has used %d and held %d of %d", l.Name, used, held, l.Limit)
+		} else if used+held > l.Limit+recorded {
+			e.fail("%s has used %d and held %d of %d, and %d were recorded", l.Name, used, held, l.Limit, recorded)
 		}
 	}
 	for _, h := range view.Holds {
