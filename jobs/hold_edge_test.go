@@ -74,13 +74,13 @@ func (e *edge) decide(p *process, batch driver.Batch, most int) (all driver.Deci
 	}
 	for i := range items {
 		batch.Items = items[i : i+1]
-		before := e.view()
+		before := e.viewAt(batch.Now)
 		one, err := e.store.Decide(context.Background(), batch)
 		if err != nil {
 			return driver.Decisions{}, err
 		}
 		e.decided(p, batch.Limits, items[i], one.Items[0], before)
-		e.draws(items[i], one.Items[0], before, e.view())
+		e.draws(items[i], one.Items[0], before, e.viewAt(batch.Now))
 		one.Items = append(all.Items, one.Items...)
 		all = one
 	}
@@ -271,8 +271,12 @@ func (e *edge) change(c driver.Change) (driver.Changed, error) {
 	return changed, nil
 }
 
-func (e *edge) view() driver.View {
-	view, err := e.store.Look(context.Background(), driver.Look{Budget: e.name, Now: e.now(), Limits: e.limits})
+func (e *edge) view() driver.View { return e.viewAt(e.now()) }
+
+// viewAt is the ledger as a caller finds it whose clock stood at an instant when it asked: a
+// hold that has ended since still counts for what it asked.
+func (e *edge) viewAt(now int64) driver.View {
+	view, err := e.store.Look(context.Background(), driver.Look{Budget: e.name, Now: now, Limits: e.limits})
 	if err != nil {
 		e.fail("look: %v", err)
 		view.Limits = make([]driver.LimitView, len(e.limits))

@@ -145,10 +145,10 @@ type Decision struct {
 	Ends int64
 }
 
-// Together is a refusal by what ends last, put off until the item fits all limits at one
-// instant; waits are for the limits that refuse it, and for those that have lapses. If there
-// is no such instant, the item never fits the first of the limits with lapses.
-func (d Decision) Together(limits []limit.Limit, item Item, waits []limit.Wait, remaining func(i int) int64) Decision {
+// Together is a refusal of now by what ends last, put off until the item fits all limits at
+// one instant; waits are for the limits that refuse it, and for those that have lapses. If
+// there is no such instant, the item never fits the first of the limits with lapses.
+func (d Decision) Together(limits []limit.Limit, item Item, waits []limit.Wait, now int64, remaining func(i int) int64) Decision {
 	if d.Result != Refused || !slices.ContainsFunc(waits, func(w limit.Wait) bool { return w.Starts != nil || w.Spells != nil }) {
 		return d
 	}
@@ -158,7 +158,7 @@ func (d Decision) Together(limits []limit.Limit, item Item, waits []limit.Wait, 
 		d.Ends, d.RetryAt = d.RetryAt, at
 		return d
 	}
-	first := slices.IndexFunc(limits, item.WaitsForLapses)
+	first := item.FirstWithLapses(limits, now)
 	return Decision{Result: NeverFits, Limit: first, Remaining: remaining(first)}
 }
 
@@ -176,6 +176,14 @@ func (d Decision) UnlessPlanned(limits []limit.Limit, item Item, now int64) Deci
 		d.Result, d.RetryAt, d.Ends = Refused, now+PlanLook, 0
 	}
 	return d
+}
+
+// FirstWithLapses is the place of the first limit with lapses that the item waits for; -1 if
+// there is none. Records that ended by now are none: a store may still have them.
+func (i Item) FirstWithLapses(limits []limit.Limit, now int64) int {
+	return slices.IndexFunc(limits, func(l limit.Limit) bool {
+		return i.WaitsForLapses(l) && (len(l.Lapses()) > 0 || l.RecordedAfter(now))
+	})
 }
 
 // WaitsForLapses reports whether the item's wait must look at a limit even if that does not

@@ -30,13 +30,19 @@ func (s Share) planned(at int64) (most int64, ok bool) {
 	return most, ok
 }
 
-// ByPlan reports whether a guarantee of the limit lapses by plan, and ByRecords whether there
-// are records of one.
+// ByPlan reports whether a guarantee of the limit lapses by plan, ByRecords whether there are
+// records of one, and RecordedAfter whether one of these ends after an instant, in µs.
 func (l Limit) ByPlan() bool {
 	return slices.ContainsFunc(l.Shares, func(s Share) bool { return s.Plan })
 }
 func (l Limit) ByRecords() bool {
 	return slices.ContainsFunc(l.Shares, func(s Share) bool { return len(s.Planned) > 0 })
+}
+func (l Limit) RecordedAfter(at int64) bool {
+	return slices.ContainsFunc(l.Shares, func(s Share) bool {
+		_, ok := s.planned(at)
+		return ok
+	})
 }
 
 // PlanKey names a share of a limit in records, by all that says what the share's jobs may

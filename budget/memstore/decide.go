@@ -192,7 +192,7 @@ func (l *ledger) refuses(batch driver.Batch, c claims, item driver.Item, start i
 		if refusal.RetryAt = limit.Never; refusal.UnlessPlanned(limits, item, now).RetryAt < limit.Never {
 			return refusal.UnlessPlanned(limits, item, now), true, observed
 		}
-		first := slices.IndexFunc(limits, item.WaitsForLapses)
+		first := item.FirstWithLapses(limits, now)
 		refusal = driver.Decision{Result: driver.NeverFits, Limit: first, Remaining: limits[first].Remaining(l.used(limits[first], now) + c.held(limits[first]))}
 	case refusal.RetryAt:
 	default:

@@ -210,7 +210,7 @@ func (l *ledger) together(c claims, limits []limit.Limit, item driver.Item, refu
 			}
 		}
 		if at = next; at-refusal.RetryAt > horizon {
-			first := slices.IndexFunc(limits, item.WaitsForLapses)
+			first := item.FirstWithLapses(limits, l.last)
 			return driver.Decision{Result: driver.NeverFits, Limit: first, Remaining: limits[first].Remaining(l.used(limits[first], l.last) + c.held(limits[first]))}
 		}
 	}

@@ -290,7 +290,7 @@ func (b *batch) decision(item driver.Item, result driver.Result, answer []any) d
 	case driver.Refused:
 		var waits []limit.Wait
 		d, waits = b.refusal(item, answer)
-		d = d.Together(b.Limits, item, waits, func(i int) int64 { return b.Limits[i].Remaining(used(i)) })
+		d = d.Together(b.Limits, item, waits, numberAt(answer, 3), func(i int) int64 { return b.Limits[i].Remaining(used(i)) })
 		d = d.UnlessPlanned(b.Limits, item, numberAt(answer, 3))
 	}
 	return d

@@ -34,7 +34,7 @@ func (b *batch) firstStage(item driver.Item, answer []any) *stagedRefusal {
 	if d.RetryAt == limit.Never {
 		return s
 	}
-	s.answer = d.Together(b.Limits, item, waits, func(i int) int64 { return b.Limits[i].Remaining(numberAt(answer, 6+2*i)) })
+	s.answer = d.Together(b.Limits, item, waits, numberAt(answer, 3), func(i int) int64 { return b.Limits[i].Remaining(numberAt(answer, 6+2*i)) })
 	if s.answer.Result == driver.Refused {
 		s.together = s.answer.RetryAt
 	} else { // unless a hold ends
@@ -115,7 +115,7 @@ func (b *batch) stageFits(item driver.Item, answer, stage []any) int64 {
 
 // neverTogether is the decision on an item that never fits all limits at one instant.
 func (b *batch) neverTogether(item driver.Item, answer []any) driver.Decision {
-	d := driver.Decision{Result: driver.NeverFits, Limit: slices.IndexFunc(b.Limits, item.WaitsForLapses)}
+	d := driver.Decision{Result: driver.NeverFits, Limit: item.FirstWithLapses(b.Limits, numberAt(answer, 3))}
 	if d.Limit >= 0 {
 		d.Remaining = b.Limits[d.Limit].Remaining(numberAt(answer, 6+2*d.Limit))
 	}

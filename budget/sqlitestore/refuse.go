@@ -66,7 +66,7 @@ func (d *decider) refuse(item driver.Item, now int64) (refusal driver.Decision, 
 	if len(lives.holds) > 0 {
 		return d.asHoldsEnd(item, refusal, waits, now)
 	}
-	return refusal.Together(d.batch.Limits, item, waits, d.remaining).UnlessPlanned(d.batch.Limits, item, now), true, nil
+	return refusal.Together(d.batch.Limits, item, waits, now, d.remaining).UnlessPlanned(d.batch.Limits, item, now), true, nil
 }
 
 // asHoldsEnd is the refusal by what would bind if no hold ever ended, with the first instant
@@ -80,7 +80,7 @@ func (d *decider) asHoldsEnd(item driver.Item, refusal driver.Decision, waits []
 	slices.Sort(ends)
 	ends = slices.Compact(ends)
 	if refusal.RetryAt < limit.Never {
-		refusal = refusal.Together(d.batch.Limits, item, waits, d.remaining)
+		refusal = refusal.Together(d.batch.Limits, item, waits, now, d.remaining)
 	}
 	if refusal.Result == driver.NeverFits { // unless a hold ends
 		refusal.Result, refusal.RetryAt = driver.Refused, limit.Never
@@ -105,7 +105,7 @@ func (d *decider) asHoldsEnd(item driver.Item, refusal driver.Decision, waits []
 		return later, true, nil
 	}
 	never := driver.Decision{Result: driver.NeverFits, Limit: -1}
-	if never.Limit = slices.IndexFunc(d.batch.Limits, item.WaitsForLapses); never.Limit >= 0 {
+	if never.Limit = item.FirstWithLapses(d.batch.Limits, now); never.Limit >= 0 {
 		never.Remaining = d.remaining(never.Limit)
 	}
 	return never, true, nil

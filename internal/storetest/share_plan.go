@@ -108,6 +108,17 @@ func testSharesPlannedTogether(t *testing.T, w *world) {
 	}
 	w.limits = w.limits[:1]
 	w.granted(by("backfill", item("e", "op", 5)))
+
+	// A record that has ended is none, though the ledger may still have it.
+	w.budget, w.limits = "up/never", []limit.Limit{day, dayFrom(t, "six", 6, time.Hour), dayFrom(t, "noon", 12, time.Hour)}
+	w.plan("d1", day, 0, minute)
+	for i, binds := range []int{0, 1} {
+		d := w.decide(by("backfill", item(fmt.Sprint("f", i), "op", 1)))[0]
+		if d.Result != driver.Refused || d.Limit != binds || d.RetryAt != w.now+driver.PlanLook {
+			t.Errorf("limits whose guarantees never lapse together, %d min after a record of the first: %+v, want limit %d", 2*i, d, binds)
+		}
+		w.now += 2 * minute
+	}
 }
 
 // A record replaces what its daemon wrote before. Of more daemons than a ledger distinguishes
