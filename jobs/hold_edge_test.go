@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -19,6 +20,7 @@ type edge struct {
 	name   string // of the budget
 	limits []limit.Limit
 	clock  *skewed // of the store and all processes
+	host   bool    // the processes record what their host's allowance let them spend in an outage
 
 	mu      sync.Mutex // guards all below, and is held while an operation is applied
 	store   *memstore.Store
@@ -74,13 +76,17 @@ func (e *edge) decide(p *process, batch driver.Batch, most int) (all driver.Deci
 	}
 	for i := range items {
 		batch.Items = items[i : i+1]
-		before := e.viewAt(batch.Now)
+		before, lookErr := e.viewAt(batch.Now)
 		one, err := e.store.Decide(context.Background(), batch)
 		if err != nil {
 			return driver.Decisions{}, err
 		}
-		e.decided(p, batch.Limits, items[i], one.Items[0], before)
-		e.draws(items[i], one.Items[0], before, e.viewAt(batch.Now))
+		after, err := e.viewAt(batch.Now)
+		if err = errors.Join(lookErr, err); err != nil {
+			e.fail("look: %v", err)
+		}
+		e.decided(p, batch, items[i], one.Items[0], before)
+		e.draws(items[i], one.Items[0], before, after)
 		one.Items = append(all.Items, one.Items...)
 		all = one
 	}
@@ -88,11 +94,11 @@ func (e *edge) decide(p *process, batch driver.Batch, most int) (all driver.Deci
 }
 
 // decided counts what an item was granted, and checks a refusal.
-func (e *edge) decided(p *process, limits []limit.Limit, item driver.Item, d driver.Decision, before driver.View) {
+func (e *edge) decided(p *process, batch driver.Batch, item driver.Item, d driver.Decision, before driver.View) {
 	switch {
 	case d.Result == driver.Refused && d.Limit >= 0 && !d.Locked && !d.Recovering:
 		e.counts.refused++
-		e.refused(limits[d.Limit], item, before)
+		e.refused(batch.Limits[d.Limit], item, before, batch.Now)
 	case d.Result == driver.Fenced:
 		e.counts.fencedOff++
 	case d.Result != driver.Granted || item.DryRun:
@@ -106,6 +112,8 @@ func (e *edge) decided(p *process, limits []limit.Limit, item driver.Item, d dri
 		if _, known := e.charged[item.ID]; !known {
 			e.fail("%s is a replay of a charge that nobody made", item.ID)
 		}
+	case item.Recorded && !e.host:
+		e.fail("%s is recorded, though there is no allowance", item.ID)
 	case item.Recorded && d.At+item.Lease <= e.reset: // it leaves no trace
 		e.counts.recorded++
 	default:
@@ -131,8 +139,9 @@ func ownOf(list []driver.Hold, item driver.Item) *driver.Hold {
 	return driver.HoldOf(holds, item)
 }
 
-// refused fails if what is used and what the living hold leave room for a refused item.
-func (e *edge) refused(l limit.Limit, item driver.Item, before driver.View) {
+// refused fails if what is used and what the living hold leave room for a refused item, whose
+// caller's clock stood at now.
+func (e *edge) refused(l limit.Limit, item driver.Item, before driver.View, now int64) {
 	takes := item.Amount(l)
 	floor := item.Floor
 	if own := ownOf(before.Holds, item); own != nil && driver.CountsHold(l, own.Span) {
@@ -147,7 +156,7 @@ func (e *edge) refused(l limit.Limit, item driver.Item, before driver.View) {
 		}
 		room := l.Bound(floor, item.UseHeadroom) - before.Limits[i].Used
 		for _, h := range before.Holds {
-			if by := e.holders[h.Fence]; by == nil || !by.lapsed(e.now()) {
+			if by := e.holders[h.Fence]; by == nil || !by.lapsed(now) {
 				room -= h.Amount(l)
 			}
 		}
@@ -158,7 +167,7 @@ func (e *edge) refused(l limit.Limit, item driver.Item, before driver.View) {
 }
 
 // draws checks what a decision took from the hold: nothing, but what a charge of its pass has
-// drawn.
+// drawn; and that the rest of a charge that is not recorded fits.
 func (e *edge) draws(item driver.Item, d driver.Decision, before, after driver.View) {
 	own := ownOf(before.Holds, item)
 	took := driver.Need{Operation: item.Operation}
@@ -168,12 +177,32 @@ func (e *edge) draws(item driver.Item, d driver.Decision, before, after driver.V
 		e.drawn[item.ID] = drawn{own.Fence, own.Region, took}
 		e.counts.draws++
 	}
+	if d.Result == driver.Granted && !traceless && !item.Recorded {
+		e.fits(item, own, took, after)
+	}
 	for _, h := range before.Holds {
 		want := h.Left
 		if own != nil && h.Fence == own.Fence && h.Region == own.Region {
 			want = less(want, took)
 		}
 		e.left(h, want, after)
+	}
+}
+
+// fits fails if what a charge or a hold takes beside its draw has led beyond a limit.
+func (e *edge) fits(item driver.Item, own *driver.Hold, took driver.Need, after driver.View) {
+	for i, l := range e.limits {
+		takes := item.Amount(l)
+		if own != nil && driver.CountsHold(l, own.Span) {
+			takes -= driver.AmountOf(l, []driver.Need{took})
+		}
+		sum := after.Limits[i].Used
+		for _, h := range after.Holds {
+			sum += h.Amount(l)
+		}
+		if takes > 0 && item.CheckedBy(l) && sum > l.Bound(0, item.UseHeadroom) {
+			e.fail("%d of %s were granted, and %d are used and held then: %+v", takes, l.Name, sum, item)
+		}
 	}
 }
 
@@ -271,17 +300,23 @@ func (e *edge) change(c driver.Change) (driver.Changed, error) {
 	return changed, nil
 }
 
-func (e *edge) view() driver.View { return e.viewAt(e.now()) }
-
-// viewAt is the ledger as a caller finds it whose clock stood at an instant when it asked: a
-// hold that has ended since still counts for what it asked.
-func (e *edge) viewAt(now int64) driver.View {
-	view, err := e.store.Look(context.Background(), driver.Look{Budget: e.name, Now: now, Limits: e.limits})
+func (e *edge) view() driver.View {
+	view, err := e.viewAt(e.now())
 	if err != nil {
 		e.fail("look: %v", err)
-		view.Limits = make([]driver.LimitView, len(e.limits))
 	}
 	return view
+}
+
+// viewAt is the ledger as a caller finds it whose clock stood at an instant when it asked: a
+// hold that has ended since still counts for what it asked. Long ago is an error, as for what
+// it asked.
+func (e *edge) viewAt(now int64) (driver.View, error) {
+	view, err := e.store.Look(context.Background(), driver.Look{Budget: e.name, Now: now, Limits: e.limits})
+	if err != nil {
+		view.Limits = make([]driver.LimitView, len(e.limits))
+	}
+	return view, err
 }
 
 // checkChanged is check, unless nothing has changed since.

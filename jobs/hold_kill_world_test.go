@@ -113,6 +113,7 @@ output = "data/{job}/{region}/{tick}.ndjson"
 	w.store = memstore.New(func() int64 { return w.clock.now().UnixMicro() })
 	w.options.Now = w.clock.now
 	w.edge = newEdge(w.world, &w.clock)
+	w.edge.host = c.host
 	if c.fault != nil {
 		w.faults = func(_, what string) fate { return c.fault(time.Since(midnight), what) }
 	}
