@@ -230,7 +230,8 @@ do
     for i = 1, #ops do loose = loose + totals[ops[i]].fresh end
     if loose > 4 * limitSteps then return nil end
     for i = 1, #ops do
-      if l.calls and totals[ops[i]].ys > 0 then return nil end
+      -- totals' ys lacks what this run has charged
+      if l.calls and redis.call('ZCARD', ykey(ops[i])) > 0 then return nil end
       local side = sideOf(ops[i], math.max(pos, row(l.win, ops[i]).cut, l.win.adv), field)
       if not side then return nil end
       if side.first > #side.list.ends then side.tail = stretch(side.op, side.last, top, field) end

@@ -39,3 +39,25 @@ func TestRefusedOverManyOperations(t *testing.T) {
 		t.Errorf("the refusal took %d runs", n)
 	}
 }
+
+// A long walk over calls does not skip one of no units that the same run has charged, the first
+// of its operation.
+func TestLongWalkOfCallsWithoutUnits(t *testing.T) {
+	t.Parallel()
+	f, _ := startFake(t)
+	f.SetMaxSteps(3)
+	calls := rolling("calls", 4, time.Minute)
+	calls.Counts = limit.CountCalls
+	decide := func(items ...driver.Item) []driver.Decision {
+		f.now += 10
+		return must.Get(f.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: []limit.Limit{calls}, Items: items}))(t).Items
+	}
+	decide(driver.Item{ID: "a", Operation: "op1", Units: 1})
+	decide(driver.Item{ID: "b", Operation: "op2", Units: 2})
+	got := decide(
+		driver.Item{ID: "of no units", Operation: "op3"},
+		driver.Item{ID: "open", Operation: "op3", Units: 1, Lease: time.Hour.Microseconds()},
+		driver.Item{ID: "hold", Needs: []driver.Need{{Operation: "op1", Units: 3, Calls: 3}}, Units: 3, Lease: time.Second.Microseconds(), Fence: "~job/1"},
+	)
+	must.Equal(t, fmt.Sprint(got[2].Result, " ", got[2].RetryAt), fmt.Sprint(driver.Refused, " ", calls.Window.Returns(got[0].At)), "the hold waits for the third call")
+}
