@@ -119,11 +119,14 @@ func TestUsualChargesTakeOneRun(t *testing.T) {
 			if c.unkept {
 				o.History = -1
 			}
-			store := openStore(t, server.URL(0), o)
+			var now atomic.Int64 // amid a minute and a day: at their ends usual.lua leaves a charge
+			now.Store(time.Date(2026, 6, 10, 12, 0, 30, 0, time.UTC).UnixMicro())
+			store := must.Get(redisstore.OpenWithClock(server.URL(0), o, now.Load))(t)
+			t.Cleanup(func() { _ = store.Close() })
 			runs := countRuns(store)
 			n, mark := 0, driver.Mark{}
 			charge := func() driver.Decisions {
-				b := driver.Batch{Budget: name, Now: time.Now().UnixMicro(), Limits: c.limits, Mark: mark, Host: "0a"}
+				b := driver.Batch{Budget: name, Now: now.Add(1000), Limits: c.limits, Mark: mark, Host: "0a"}
 				for range max(1, c.batches) {
 					item := c.item
 					item.ID, item.Operation, item.Units = fmt.Sprint("i", n), fmt.Sprint("op", n%3+1), c.item.Units+2
