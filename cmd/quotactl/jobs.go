@@ -7,12 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
-	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/jobview"
-	"github.com/quotactl/quotactl/internal/secret"
 	"github.com/quotactl/quotactl/internal/table"
 	"github.com/quotactl/quotactl/jobs"
 )
@@ -34,56 +31,28 @@ twice a minute.`,
 		ValidArgsFunction: a.completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onJobs(cmd.Context(), inSandbox, func(ctx context.Context, cfg *config.Config, list []*jobs.Job, store open.Backend) error {
+				all := list
 				list, err := chosenJobs(list, args)
 				if err != nil {
 					return err
 				}
-				views, err := answer.LookAhead(ctx, a.now(), store, list)
+				seen, err := a.reader(cfg, all, store).State(ctx, list)
 				if err != nil {
 					return err
 				}
-				daemons, err := jobs.Daemons(ctx, store)
-				if err != nil {
-					return err
-				}
-				budgets := a.ratedOf(ctx, cfg, store, list)
-				ahead := a.forecast(ctx, cfg, store, list, a.now().Add(defaultPlan))
 				if asJSON {
-					return writeJSON(a.stdout, answer.NewJobs(a.now(), secret.RedactURL(a.storeAt(cfg)), daemons, budgets, views, ahead))
+					return writeJSON(a.stdout, seen.JSON())
 				}
-				if len(views) == 0 {
+				if len(seen.Jobs) == 0 {
 					return writeText(a.stdout, table.Wrap("", fmt.Sprintf("%s has no jobs. quotactl init writes a sample; a job of a crontab needs no table.", a.configPath)))
 				}
-				return writeText(a.stdout, jobview.Jobs(a.now(), daemons, budgets, views, ahead))
+				return writeText(a.stdout, jobview.Jobs(seen.At, seen.Daemons, seen.Budgets, seen.Jobs, seen.Ahead))
 			})
 		},
 	}
 	sandboxFlag(cmd, &inSandbox)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
 	return cmd
-}
-
-// ratedOf is the status of each budget that the jobs spend, with its rates, in the jobs' order.
-// One that cannot be read is left out with a warning: the jobs are shown all the same.
-func (a *app) ratedOf(ctx context.Context, cfg *config.Config, store open.Backend, list []*jobs.Job) (found []budget.Status) {
-	seen := map[string]bool{}
-	for _, job := range list {
-		if seen[job.Budget] {
-			continue
-		}
-		seen[job.Budget] = true
-		var status budget.Status
-		b, err := a.budget(cfg, store, job.Budget)
-		if err == nil {
-			status, err = b.Rated(ctx)
-		}
-		if err != nil {
-			a.logger().Warn("the rates at which limits are spent are not known", "budget", job.Budget, "error", err)
-			continue
-		}
-		found = append(found, status)
-	}
-	return found
 }
 
 // onJobs opens the store, or the sandbox's, for one thing to do with the jobs of the

@@ -113,10 +113,10 @@ star  1m30s    idle   missed 24h ago      0  @every 90s UTC
 No daemon is running on this store. Start one: quotactl run
 `
 	var b strings.Builder
-	must.Do(t, writeText(&b, jobview.Jobs(noon, nil, everything(t).budgets, allStates(t), nil)))
+	must.Do(t, writeText(&b, jobview.Jobs(noon, nil, everything(t).Budgets, allStates(t), nil)))
 	check.Equal(t, b.String(), want, "jobs")
 	var living strings.Builder
-	must.Do(t, writeText(&living, jobview.Jobs(noon, []jobs.Daemon{{Host: "in process 7 on web1", Since: ago(time.Hour)}}, everything(t).budgets, allStates(t), nil)))
+	must.Do(t, writeText(&living, jobview.Jobs(noon, []jobs.Daemon{{Host: "in process 7 on web1", Since: ago(time.Hour)}}, everything(t).Budgets, allStates(t), nil)))
 	if strings.Contains(living.String(), "No daemon is running") {
 		t.Errorf("jobs\n%s", living.String())
 	}
@@ -250,7 +250,7 @@ func TestJobsJSON(t *testing.T) {
 	paused.Deferred = []jobs.DeferredPass{{Tick: ago(6 * time.Hour), Part: 2, At: ago(-3 * time.Hour), Regions: []string{"GB", "DE"}}}
 	paused.Followed, paused.Untaken = "", ago(time.Hour).Time
 	var b strings.Builder
-	must.Do(t, writeJSON(&b, answer.NewJobs(noon, "redis://h:1", []jobs.Daemon{{Host: "in process 7 on web1", Since: ago(time.Hour)}}, everything(t).budgets, []answer.Job{idle, paused}, nil)))
+	must.Do(t, writeJSON(&b, answer.NewJobs(noon, "redis://h:1", []jobs.Daemon{{Host: "in process 7 on web1", Since: ago(time.Hour)}}, everything(t).Budgets, []answer.Job{idle, paused}, nil)))
 	check.Equal(t, b.String(), want, "jobs")
 }
 

@@ -69,14 +69,9 @@ func (a *app) next(ctx context.Context, names []string, from time.Time, n int, a
 		if err != nil {
 			return err
 		}
-		views, err := answer.LookAhead(ctx, a.now(), store, list)
+		runs, err := a.reader(cfg, all, store).Next(ctx, list, from, n)
 		if err != nil {
 			return err
-		}
-		runs := answer.Upcoming(views, from, n)
-		if len(runs) > 0 {
-			last := runs[len(runs)-1].Tick
-			answer.Foresee(runs, a.forecast(ctx, cfg, store, all, last))
 		}
 		if asJSON {
 			return writeJSON(a.stdout, answer.NewNext(runs))

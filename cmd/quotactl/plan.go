@@ -15,6 +15,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/look"
 	"github.com/quotactl/quotactl/internal/plan"
 	"github.com/quotactl/quotactl/internal/suggest"
 	"github.com/quotactl/quotactl/internal/view"
@@ -35,7 +36,7 @@ type planFlags struct {
 const (
 	leastPlan   = time.Minute
 	defaultPlan = plan.DefaultSpan
-	mostPlan    = 62 * 24 * time.Hour
+	mostPlan    = look.MostPlan
 )
 
 func newPlanCommand(a *app) *cobra.Command {
@@ -128,17 +129,9 @@ type world struct {
 
 func (q *asked) world(cfg *config.Config, list []*jobs.Job) (*world, error) {
 	w := &world{cfg: cfg, jobs: list}
-	names := cfg.Budgets()
-	for _, j := range list { // also those that a credential "*" admits
-		names = append(names, j.Budget)
-	}
-	seen := map[string]bool{}
-	for _, name := range names {
-		if seen[name] {
-			continue
-		}
-		seen[name] = true
-		b, err := q.a.budget(cfg, q.store, name)
+	reader := q.a.reader(cfg, list, q.store)
+	for _, name := range reader.Budgets() {
+		b, err := reader.Open(name)
 		if err != nil {
 			return nil, err
 		}
@@ -251,33 +244,16 @@ func (q *asked) write(says *answer.Plan) error {
 
 // answer plans, with advice if a pass lacks units.
 func (q *asked) answer(ctx context.Context, question *plan.Question, advises bool) (*answer.Plan, error) {
-	lived, err := question.Plan(ctx)
-	if err != nil {
-		return nil, err
+	if !advises {
+		return look.Answer(ctx, question, nil)
 	}
-	var high *plan.Plan
-	if question.Learned() {
-		more := *question
-		more.High = true
-		if high, err = more.Plan(ctx); err != nil {
-			return nil, err
-		}
-	}
-	var advice *plan.Advice
-	if advises {
-		advice, err = question.Advise(ctx, lived, func(set string) (*plan.Question, error) {
-			changed, err := q.load(append(append([]string{}, q.flags.sets...), set)...)
-			if err != nil {
-				return nil, err
-			}
-			return question.Other(ctx, q.store, changed.budgets, changed.jobs)
-		})
+	return look.Answer(ctx, question, func(set string) (*plan.Question, error) {
+		changed, err := q.load(append(append([]string{}, q.flags.sets...), set)...)
 		if err != nil {
 			return nil, err
 		}
-	}
-	says := answer.NewPlan(question, lived, high, advice, advises)
-	return &says, nil
+		return question.Other(ctx, q.store, changed.budgets, changed.jobs)
+	})
 }
 
 // replay answers what of the charges by one configuration would not have fitted another.
@@ -308,25 +284,4 @@ func (q *asked) replay(ctx context.Context, present, in *world) error {
 		}
 	}
 	return err
-}
-
-// forecast is the plan of jobs until an instant, from ledgers that are read by the hour where
-// they are large; nil if there are no jobs, if the instant is too far off, or if it cannot be
-// made, which is logged.
-func (a *app) forecast(ctx context.Context, cfg *config.Config, store open.Backend, list []*jobs.Job, until time.Time) *answer.Forecast {
-	now := a.now()
-	if len(list) == 0 || until.Sub(now) > mostPlan {
-		return nil
-	}
-	w, err := (&asked{a: a, store: store}).world(cfg, list)
-	var question *plan.Question
-	var lived *plan.Plan
-	if err == nil {
-		question, lived, err = plan.Ahead(ctx, store, w.budgets, list, now, until)
-	}
-	if err != nil {
-		a.logger().Warn("what the next passes will lack is not known", "error", err)
-		return nil
-	}
-	return answer.NewForecast(question, lived)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/jobview"
+	"github.com/quotactl/quotactl/internal/look"
 	"github.com/quotactl/quotactl/internal/suggest"
 	"github.com/quotactl/quotactl/jobs"
 )
@@ -57,11 +58,13 @@ func outcomeList(list []jobs.Outcome, between string) string {
 	return strings.Join(words, between)
 }
 
-// wants reports whether a run is one that is asked for.
-func (f *runsFlags) wants(run jobs.Run) bool {
-	return (!f.errors || slices.Contains(answer.WentWrong, run.Outcome) || answer.WantedUnits(run)) &&
-		(len(f.outcomes) == 0 || slices.Contains(f.outcomes, string(run.Outcome))) &&
-		(len(f.regions) == 0 || slices.Contains(f.regions, run.Region))
+// asked is which runs the flags ask for.
+func (f *runsFlags) asked(now time.Time) look.RunsAsked {
+	asked := look.RunsAsked{Most: f.n, Outcomes: f.outcomes, Regions: f.regions, Errors: f.errors, Log: f.log}
+	if f.since > 0 {
+		asked.Since = now.Add(-f.since)
+	}
+	return asked
 }
 
 func newRunsCommand(a *app) *cobra.Command {
@@ -87,19 +90,15 @@ of a job that was past its stale_after is shown as starved.`,
 			if err := f.check(cmd.Flags().Changed); err != nil {
 				return err
 			}
-			return a.onJobs(cmd.Context(), f.sandbox, func(ctx context.Context, _ *config.Config, list []*jobs.Job, store open.Backend) error {
+			return a.onJobs(cmd.Context(), f.sandbox, func(ctx context.Context, cfg *config.Config, list []*jobs.Job, store open.Backend) error {
 				list, err := jobsOrKept(ctx, store, list, args)
 				if err != nil {
 					return err
 				}
-				asked := f
-				asked.n++ // to know whether there are more
-				found, err := a.runs(ctx, store, list, asked)
+				found, more, err := a.reader(cfg, list, store).Runs(ctx, list, f.asked(a.now()))
 				if err != nil {
 					return err
 				}
-				more := len(found) > f.n
-				found = found[:min(len(found), f.n)]
 				if f.json {
 					return writeJSON(a.stdout, answer.Runs{Runs: found})
 				}
@@ -156,60 +155,6 @@ func jobsOrKept(ctx context.Context, state jobs.State, list []*jobs.Job, names [
 		return list, nil
 	}
 	return chosen, nil
-}
-
-// runs are the newest runs that the flags ask for.
-func (a *app) runs(ctx context.Context, state jobs.State, list []*jobs.Job, f runsFlags) ([]answer.Run, error) {
-	views, err := answer.LookAtJobs(ctx, a.now(), state, list)
-	if err != nil {
-		return nil, err
-	}
-	var since time.Time
-	if f.since > 0 {
-		since = a.now().Add(-f.since)
-	}
-	starving := answer.Starving{State: state, Views: views}
-	found := []answer.Run{}
-	take := func(pass jobs.Pass) error {
-		for _, r := range answer.RunsOf(pass) {
-			if !f.log {
-				r.Log = nil
-			}
-			if !f.wants(r.Run) || len(found) == f.n {
-				continue
-			}
-			if f.errors {
-				if err := starving.Look(ctx, &r); err != nil {
-					return err
-				}
-			}
-			found = append(found, r)
-		}
-		return nil
-	}
-	for _, pass := range answer.UnderWay(views) {
-		if !pass.Tick.Before(since) {
-			if err := take(pass); err != nil {
-				return nil, err
-			}
-		}
-	}
-	names := make([]string, len(list))
-	for i, job := range list {
-		names[i] = job.Name
-	}
-	for pass, err := range jobs.Past(ctx, state, names, since) {
-		if err == nil {
-			err = take(pass)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if len(found) == f.n {
-			break
-		}
-	}
-	return found, nil
 }
 
 // completeFlag has a shell complete a flag's value.

@@ -11,9 +11,11 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/jobview"
+	"github.com/quotactl/quotactl/internal/look"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/table"
 	"github.com/quotactl/quotactl/jobs"
@@ -76,7 +78,10 @@ func shownRuns(t *testing.T, f runsFlags, list []*jobs.Job, state jobs.State) []
 		f.n = defaultNext
 	}
 	must.Do(t, f.check(func(string) bool { return false }))
-	return must.Get(a.runs(t.Context(), state, list, f))(t)
+	reader := look.Reader{Store: state.(open.Backend), Now: a.now}
+	runs, _, err := reader.Runs(t.Context(), list, f.asked(a.now()))
+	must.Do(t, err)
+	return runs
 }
 
 func TestRunsTable(t *testing.T) {

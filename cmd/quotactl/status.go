@@ -4,21 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/quotactl/quotactl/budget"
-	"github.com/quotactl/quotactl/budget/config"
-	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/alert"
 	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/jobview"
-	"github.com/quotactl/quotactl/internal/secret"
+	"github.com/quotactl/quotactl/internal/look"
 	"github.com/quotactl/quotactl/internal/view"
-	"github.com/quotactl/quotactl/jobs"
 )
 
 // statusFlags are the flags of status.
@@ -70,15 +65,10 @@ func (a *app) status(ctx context.Context, names []string, f statusFlags) error {
 	if err != nil {
 		return err
 	}
-	if len(names) == 0 {
-		names = cfg.Budgets()
-		for _, job := range list { // a credential "*" does not name its budgets
-			if !slices.Contains(names, job.Budget) {
-				names = append(names, job.Budget)
-			}
+	if len(names) > 0 {
+		if _, err := cfg.Spec(names[0]); err != nil {
+			return err
 		}
-	} else if _, err := cfg.Spec(names[0]); err != nil {
-		return err
 	}
 	if f.sandbox {
 		if err := a.useSandbox(cfg); err != nil {
@@ -89,28 +79,32 @@ func (a *app) status(ctx context.Context, names []string, f statusFlags) error {
 	if err != nil {
 		return err
 	}
-	seen, err := a.look(ctx, cfg, store, names, list)
+	reader := a.reader(cfg, list, store)
+	if len(names) == 0 {
+		names = reader.Budgets()
+	}
+	seen, err := reader.Overview(ctx, names)
 	if err = errors.Join(err, store.Close()); err != nil {
 		return err
 	}
 	if f.json {
-		err = writeJSON(a.stdout, seen.json())
+		err = writeJSON(a.stdout, seen.JSON())
 	} else {
-		err = writeText(a.stdout, seen.text())
+		err = writeText(a.stdout, statusText(seen))
 	}
 	if !f.judge {
 		return err
 	}
-	return errors.Join(err, seen.under(f.least))
+	return errors.Join(err, under(seen.Budgets, f.least))
 }
 
 // under is an error, with exit code 75, that names each budget that has less left than the
 // threshold. A budget that cannot be judged is an error too, since silence would look as if
 // enough were left.
-func (o overview) under(least answer.Threshold) error {
+func under(budgets []budget.Status, least answer.Threshold) error {
 	var faults []error
 	code := exitUsage
-	for _, b := range o.budgets {
+	for _, b := range budgets {
 		text, err := least.Under(b)
 		switch {
 		case err != nil:
@@ -125,59 +119,17 @@ func (o overview) under(least answer.Threshold) error {
 	return &exitError{code: code, err: errors.Join(faults...)}
 }
 
-// overview is what status shows.
-type overview struct {
-	at      time.Time
-	store   string // redacted
-	budgets []budget.Status
-	jobs    []answer.Job
-	ahead   *answer.Forecast // nil: there is none
-	alerts  []alert.Health
-}
-
-func (o overview) json() answer.Overview {
-	return answer.NewOverview(o.at, o.store, o.budgets, o.jobs, o.alerts, o.ahead)
-}
-
-// text shows the overview as tables.
-func (o overview) text() string {
+// statusText shows the overview as tables.
+func statusText(o look.Overview) string {
 	var parts []string
-	for _, b := range o.budgets {
-		parts = append(parts, view.Budget(b, o.ahead.Budget(b.Budget)))
+	for _, b := range o.Budgets {
+		parts = append(parts, view.Budget(b, o.Ahead.Budget(b.Budget)))
 	}
-	if len(o.jobs) > 0 {
-		parts = append(parts, jobview.Summary(o.jobs, o.at).String())
+	if len(o.Jobs) > 0 {
+		parts = append(parts, jobview.Summary(o.Jobs, o.At).String())
 	}
-	if lines := alert.Lines(o.alerts); lines != "" {
+	if lines := alert.Lines(o.Alerts); lines != "" {
 		parts = append(parts, lines)
 	}
 	return strings.Join(parts, "\n")
-}
-
-// look reads the budgets and the jobs that spend them.
-func (a *app) look(ctx context.Context, cfg *config.Config, store open.Backend, names []string, list []*jobs.Job) (overview, error) {
-	seen := overview{at: a.now().UTC(), store: secret.RedactURL(a.storeAt(cfg))}
-	shown := map[string]bool{}
-	for _, name := range names {
-		b, err := a.budget(cfg, store, name)
-		if err != nil {
-			return overview{}, err
-		}
-		status, err := b.Rated(ctx)
-		if err != nil {
-			return overview{}, err
-		}
-		seen.budgets = append(seen.budgets, status)
-		seen.at, shown[name] = status.At, true
-	}
-	list = slices.DeleteFunc(slices.Clone(list), func(job *jobs.Job) bool { return !shown[job.Budget] })
-	var err error
-	if seen.jobs, err = answer.LookAtJobs(ctx, a.now(), store, list); err != nil {
-		return overview{}, err
-	}
-	if seen.alerts, err = alert.Look(ctx, store, cfg.Alerts); err != nil {
-		return overview{}, err
-	}
-	seen.ahead = a.forecast(ctx, cfg, store, list, a.now().Add(defaultPlan))
-	return seen, nil
 }

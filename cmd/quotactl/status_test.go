@@ -11,6 +11,7 @@ import (
 	"github.com/quotactl/quotactl/budget/rate"
 	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/look"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/table"
 	"github.com/quotactl/quotactl/jobs"
@@ -24,7 +25,7 @@ func day(t *testing.T) limit.Window {
 }
 
 // everything is an overview in which all that can be shown is shown.
-func everything(t *testing.T) overview {
+func everything(t *testing.T) look.Overview {
 	t.Helper()
 	at := time.Date(2026, 10, 25, 12, 0, 0, 123_456_000, time.UTC) // a day of 25 hours
 	left := int64(0)
@@ -43,7 +44,7 @@ func everything(t *testing.T) overview {
 	var last jobs.Record
 	must.Do(t, json.Unmarshal([]byte(record), &last))
 	since := jobs.Instant{Time: at.Add(-time.Hour)}
-	return overview{at: at, store: "redis://:redacted@h:1", budgets: []budget.Status{status}, jobs: []answer.Job{
+	return look.Overview{At: at, Store: "redis://:redacted@h:1", Budgets: []budget.Status{status}, Jobs: []answer.Job{
 		{
 			Job: &jobs.Job{Name: "orders", Budget: "shop/main"}, NextTick: at.Truncate(time.Hour).Add(3 * time.Hour), LastPass: &last,
 			Overview: jobs.Overview{
@@ -78,7 +79,7 @@ fresh   shop/main  -                               paused
   the next at 2026-10-25 16:00:00Z
 `
 	var b strings.Builder
-	must.Do(t, writeText(&b, everything(t).text()))
+	must.Do(t, writeText(&b, statusText(everything(t))))
 	check.Equal(t, b.String(), want, "status")
 	for line := range strings.SplitSeq(b.String(), "\n") {
 		if len(line) > table.Width {
@@ -200,14 +201,14 @@ func TestStatusJSON(t *testing.T) {
 }
 `
 	var b strings.Builder
-	must.Do(t, writeJSON(&b, everything(t).json()))
+	must.Do(t, writeJSON(&b, everything(t).JSON()))
 	check.Equal(t, b.String(), want, "status")
 }
 
 // An overview of nothing is arrays all the same.
 func TestStatusJSONEmpty(t *testing.T) {
 	var b strings.Builder
-	must.Do(t, writeJSON(&b, overview{store: "sqlite:q.db"}.json()))
+	must.Do(t, writeJSON(&b, look.Overview{Store: "sqlite:q.db"}.JSON()))
 	for path, want := range map[string]string{"budgets": "[]", "jobs": "[]", "alerts": "[]", "at": "null"} {
 		check.Equal(t, must.Get(at([]byte(b.String()), path))(t), want, path, "is, error")
 	}

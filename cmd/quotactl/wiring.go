@@ -14,6 +14,8 @@ import (
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/look"
+	"github.com/quotactl/quotactl/internal/secret"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -75,6 +77,14 @@ func (a *app) openStore(ctx context.Context, cfg *config.Config) (open.Backend, 
 // caller's to close. The error is budget.ErrUnknownBudget for a wrong name.
 func (a *app) budget(cfg *config.Config, store driver.Store, name string) (*budget.Budget, error) {
 	return open.BudgetOn(store, cfg, a.storeAt(cfg), name, budget.WithLog(a.logger()))
+}
+
+// reader reads what the store knows by a configuration; the store stays the caller's to close.
+func (a *app) reader(cfg *config.Config, list []*jobs.Job, store open.Backend) *look.Reader {
+	return &look.Reader{
+		Config: cfg, Jobs: list, Store: store, URL: secret.RedactURL(a.storeAt(cfg)), Now: a.now, Log: a.logger(),
+		Open: func(name string) (*budget.Budget, error) { return a.budget(cfg, store, name) },
+	}
 }
 
 // useSandbox makes the sandbox's own store, beside the configuration, the one

@@ -1,0 +1,74 @@
+package look
+
+import (
+	"context"
+	"time"
+
+	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/plan"
+	"github.com/quotactl/quotactl/jobs"
+)
+
+// MostPlan is the longest span that can be planned.
+const MostPlan = 62 * 24 * time.Hour
+
+// Forecast is the plan of jobs until an instant, from ledgers that are read by the hour where
+// they are large; nil if there are no jobs, if the instant is too far off, or if it cannot be
+// made, which is logged.
+func (r *Reader) Forecast(ctx context.Context, list []*jobs.Job, until time.Time) *answer.Forecast {
+	now := r.Now()
+	if len(list) == 0 || until.Sub(now) > MostPlan {
+		return nil
+	}
+	budgets, err := r.open(r.Budgets())
+	var question *plan.Question
+	var lived *plan.Plan
+	if err == nil {
+		question, lived, err = plan.Ahead(ctx, r.Store, budgets, list, now, until)
+	}
+	if err != nil {
+		r.Log.Warn("what the next passes will lack is not known", "error", err)
+		return nil
+	}
+	return answer.NewForecast(question, lived)
+}
+
+// Plan plans all jobs for a span. It gives no advice: that needs the configuration's file.
+func (r *Reader) Plan(ctx context.Context, span time.Duration) (*answer.Plan, error) {
+	budgets, err := r.open(r.Budgets())
+	if err != nil {
+		return nil, err
+	}
+	now := r.Now()
+	question, err := plan.Read(ctx, r.Store, budgets, r.Jobs, now, plan.Reading{})
+	if err != nil {
+		return nil, err
+	}
+	question.Until = now.Add(span)
+	return Answer(ctx, question, nil)
+}
+
+// Answer answers a question. With advise, which loads the configuration with a setting, it
+// looks for advice where a pass lacks units.
+func Answer(ctx context.Context, question *plan.Question, advise func(set string) (*plan.Question, error)) (*answer.Plan, error) {
+	lived, err := question.Plan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var high *plan.Plan
+	if question.Learned() {
+		more := *question
+		more.High = true
+		if high, err = more.Plan(ctx); err != nil {
+			return nil, err
+		}
+	}
+	var advice *plan.Advice
+	if advise != nil {
+		if advice, err = question.Advise(ctx, lived, advise); err != nil {
+			return nil, err
+		}
+	}
+	says := answer.NewPlan(question, lived, high, advice, advise != nil)
+	return &says, nil
+}
