@@ -10,13 +10,12 @@ import (
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/jobview"
-	"github.com/quotactl/quotactl/internal/table"
 	"github.com/quotactl/quotactl/jobs"
 )
 
 func newCancelCommand(a *app) *cobra.Command {
 	var note string
-	var inSandbox, asJSON bool
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "cancel JOB",
 		Short: "End a pass that is under way",
@@ -35,7 +34,7 @@ configured can be named.`,
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: a.completeOneJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.onJobs(cmd.Context(), inSandbox, func(ctx context.Context, _ *config.Config, list []*jobs.Job, store open.Backend) error {
+			return a.onJobs(cmd.Context(), func(ctx context.Context, _ *config.Config, list []*jobs.Job, store open.Backend) error {
 				chosen, err := jobsOrKept(ctx, store, list, args)
 				if err != nil {
 					return err
@@ -45,7 +44,7 @@ configured can be named.`,
 		},
 	}
 	cmd.Flags().StringVar(&note, "note", "", "`TEXT` for the pass's record; no secrets")
-	sandboxFlag(cmd, &inSandbox)
+	a.sandboxFlag(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
 	return cmd
 }
@@ -69,10 +68,10 @@ func (a *app) cancel(ctx context.Context, store jobs.State, job *jobs.Job, note 
 	if len(ended) == 0 {
 		var views []answer.Job
 		if views, err = answer.LookAtJobs(ctx, a.now(), store, []*jobs.Job{job}); err == nil {
-			text = jobview.NothingToCancel(views[0], a.now())
+			text = jobview.NothingToCancel(a.screen(), views[0], a.now())
 		}
-	} else if text, err = jobview.Cancelled(job.Name, ended); err == nil && untold != nil {
-		text += table.Wrap("  ", untold.Error()+soon)
+	} else if text, err = jobview.Cancelled(a.screen(), job.Name, ended); err == nil && untold != nil {
+		text += a.screen().Wrap("  ", untold.Error()+soon)
 	}
 	if err != nil {
 		return err
@@ -93,5 +92,5 @@ func (a *app) takeBack(ctx context.Context, store jobs.State, job *jobs.Job, asJ
 	if asJSON {
 		return writeJSON(a.stdout, answer.NewTakenBack(views[0], taken, dropped))
 	}
-	return writeText(a.stdout, jobview.TakenBack(views[0], a.now(), taken, dropped))
+	return writeText(a.stdout, jobview.TakenBack(a.screen(), views[0], a.now(), taken, dropped))
 }

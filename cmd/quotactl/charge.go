@@ -106,6 +106,7 @@ func newChargeCommand(a *app) *cobra.Command {
 	spanVar(flags, &f.reserve, "reserve", 0, "reserve the units for `LEASE`, to be settled or released")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "charge nothing; say whether the call fits now")
 	flags.BoolVar(&f.printID, "print-id", false, "print only the charge's id")
+	a.sandboxFlag(cmd)
 	flags.BoolVar(&f.json, "json", false, "answer in JSON, also when refused")
 	return cmd
 }
@@ -169,7 +170,7 @@ func (a *app) charge(ctx context.Context, name string, f chargeFlags) error {
 		}
 		return nil
 	}
-	return writeText(a.stdout, view.Receipt(receipt, f.reserve, f.dryRun))
+	return writeText(a.stdout, view.Receipt(a.screen(), receipt, f.reserve, f.dryRun))
 }
 
 // chargeConfig reads the configuration, and what it says of a budget.

@@ -14,7 +14,6 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/answer"
-	"github.com/quotactl/quotactl/internal/table"
 	"github.com/quotactl/quotactl/internal/view"
 	"github.com/quotactl/quotactl/jobs"
 )
@@ -103,8 +102,8 @@ func (a *app) writeFaults(faults, warnings config.Errors) error {
 
 // writeSummary shows what a configuration without errors holds.
 func (a *app) writeSummary(cfg *config.Config, list []*jobs.Job) error {
-	budgets := table.New("BUDGET", ">LIMITS", ">COSTS", ">JOBS")
-	headrooms, automatic := view.NewHeadroomTable(), false
+	budgets := a.screen().Table("BUDGET", ">LIMITS", ">COSTS", ">JOBS")
+	headrooms, automatic := view.NewHeadroomTable(a.screen()), false
 	for _, name := range cfg.Budgets() {
 		upstream, _, err := cfg.Find(name)
 		if err != nil {
@@ -119,16 +118,16 @@ func (a *app) writeSummary(cfg *config.Config, list []*jobs.Job) error {
 		automatic = view.AddHeadrooms(headrooms, name, upstream.Limits) || automatic
 		budgets.Add(name, view.Number(int64(len(upstream.Limits))), view.Number(int64(len(upstream.Costs))), view.Number(int64(spenders)))
 	}
-	ticks := table.New("JOB", "BUDGET", "NEXT TICK", "STAGGER")
+	ticks := a.screen().Table("JOB", "BUDGET", "NEXT TICK", "STAGGER")
 	for _, job := range list {
-		ticks.Add(job.Name, job.Budget, view.Time(job.Next(a.now())), staggerText(job))
+		ticks.Add(job.Name, job.Budget, a.screen().Time(job.Next(a.now())), staggerText(job))
 	}
 	out := a.configPath + " is OK\n\n" + budgets.String()
 	if len(list) > 0 {
 		out += "\n" + ticks.String()
 	}
 	if kept := answer.Guarantees(cfg, list); len(kept) > 0 {
-		out += "\n" + view.Guarantees(kept).String()
+		out += "\n" + view.Guarantees(a.screen(), kept).String()
 	}
 	if automatic {
 		out += "\n" + headrooms.String()

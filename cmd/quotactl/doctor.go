@@ -35,6 +35,7 @@ charged. Exit code 1 if something is wrong.`,
 			return a.doctor(ctx, asJSON)
 		},
 	}
+	a.sandboxFlag(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
 	return cmd
 }
@@ -45,7 +46,8 @@ func (a *app) doctor(ctx context.Context, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	found := answer.NewDoctor(a.now(), secret.RedactURL(a.storeAt(cfg)), append(a.secretFindings(cfg), a.findings(ctx, cfg)...))
+	checks := append(a.secretFindings(cfg), a.findings(ctx, cfg)...)
+	found := answer.NewDoctor(a.now(), secret.RedactURL(a.storeAt(cfg)), checks)
 	if asJSON {
 		err = writeJSON(a.stdout, found)
 	} else {

@@ -9,12 +9,11 @@ import (
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/ledgerfile"
-	"github.com/quotactl/quotactl/internal/table"
 	"github.com/quotactl/quotactl/internal/view"
 )
 
 func newExportCommand(a *app) *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "export BUDGET",
 		Short: "Write a budget's whole ledger to standard output",
 		Long: `Write a budget's whole ledger to standard output, as JSON lines: every charge
@@ -43,6 +42,8 @@ during the export may be missing from it.`,
 			})
 		},
 	}
+	a.sandboxFlag(cmd)
+	return cmd
 }
 
 // importAnswer is the JSON answer of import.
@@ -84,7 +85,7 @@ already are not added again.`,
 			case asJSON:
 				return writeJSON(a.stdout, importAnswer{result.Budget, result.Rows, result.Added, result.Before, result.Known, result.Gone, result.History})
 			}
-			t := table.New("BUDGET", ">ROWS", ">ADDED", ">IMPORTED BEFORE", ">KNOWN", ">EXPIRED", ">HISTORY")
+			t := a.screen().Table("BUDGET", ">ROWS", ">ADDED", ">IMPORTED BEFORE", ">KNOWN", ">EXPIRED", ">HISTORY")
 			t.Add(result.Budget, view.Number(result.Rows), view.Number(result.Added), view.Number(result.Before), view.Number(result.Known), view.Number(result.Gone), view.Number(result.History))
 			return t.Write(a.stdout)
 		},

@@ -107,10 +107,10 @@ func (a *app) feedback(ctx context.Context, name string, f feedbackFlags, stdin 
 	if f.json {
 		err = writeJSON(a.stdout, said)
 	} else {
-		err = writeText(a.stdout, view.Feedback(said))
+		err = writeText(a.stdout, view.Feedback(a.screen(), said))
 	}
 	if v := done.Refused; v != nil && v.Means == feedback.Exhausted {
-		return errors.Join(&exitError{code: exitExhausted, err: fmt.Errorf("%s: the upstream says that the quota is spent (refusal %s); locked %s", name, v.Rule, view.Locked(v.Limit, v.Until))}, err)
+		return errors.Join(&exitError{code: exitExhausted, err: fmt.Errorf("%s: the upstream says that the quota is spent (refusal %s); locked %s", name, v.Rule, view.Locked(a.screen(), v.Limit, v.Until))}, err)
 	}
 	return err
 }

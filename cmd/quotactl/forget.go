@@ -8,7 +8,6 @@ import (
 
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
-	"github.com/quotactl/quotactl/internal/table"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -19,7 +18,7 @@ type forgetAnswer struct {
 }
 
 func newForgetCommand(a *app) *cobra.Command {
-	var yes, inSandbox, asJSON bool
+	var yes, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "forget JOB --yes",
 		Short: "Remove the history of a job that is no longer configured",
@@ -34,7 +33,7 @@ configuration: that daemon would run the job again.`,
 			if !yes {
 				return usage("forget %s removes the job's history, pause, requests and checkpoints: confirm with --yes", args[0])
 			}
-			return a.onJobs(cmd.Context(), inSandbox, func(ctx context.Context, cfg *config.Config, list []*jobs.Job, store open.Backend) error {
+			return a.onJobs(cmd.Context(), func(ctx context.Context, cfg *config.Config, list []*jobs.Job, store open.Backend) error {
 				if slices.ContainsFunc(list, func(job *jobs.Job) bool { return job.Name == args[0] }) {
 					return usage("forget %s: %s has this job: remove it there and from all daemons' configurations first; quotactl pause stops it from running", args[0], cfg.File)
 				}
@@ -47,14 +46,14 @@ configuration: that daemon would run the job again.`,
 				if asJSON {
 					return writeJSON(a.stdout, forgetAnswer{args[0], true})
 				}
-				t := table.New("JOB", "DONE")
+				t := a.screen().Table("JOB", "DONE")
 				t.Add(args[0], "forgotten")
 				return t.Write(a.stdout)
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "confirm")
-	sandboxFlag(cmd, &inSandbox)
+	a.sandboxFlag(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
 	return cmd
 }

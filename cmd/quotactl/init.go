@@ -11,7 +11,6 @@ import (
 
 	"github.com/quotactl/quotactl/internal/presets"
 	"github.com/quotactl/quotactl/internal/suggest"
-	"github.com/quotactl/quotactl/internal/table"
 )
 
 func newInitCommand(a *app) *cobra.Command {
@@ -68,7 +67,7 @@ type presetJSON struct {
 
 func (a *app) listPresets(asJSON bool) error {
 	list := []presetJSON{}
-	t := table.New("PRESET", "FOR")
+	t := a.screen().Table("PRESET", "FOR")
 	for _, name := range presets.Names() {
 		list = append(list, presetJSON{name, presets.Describe(name)})
 		t.Add(name, presets.Describe(name))

@@ -10,12 +10,14 @@ import (
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/jobview"
-	"github.com/quotactl/quotactl/internal/table"
+	"github.com/quotactl/quotactl/internal/look"
+	"github.com/quotactl/quotactl/internal/screen"
 	"github.com/quotactl/quotactl/jobs"
 )
 
 func newJobsCommand(a *app) *cobra.Command {
-	var inSandbox, asJSON bool
+	var asJSON bool
+	var w watchFlags
 	cmd := &cobra.Command{
 		Use:   "jobs [JOB…]",
 		Short: "Show the jobs: state, last pass, next run",
@@ -30,44 +32,63 @@ twice a minute.`,
   quotactl jobs trending --json`,
 		ValidArgsFunction: a.completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.onJobs(cmd.Context(), inSandbox, func(ctx context.Context, cfg *config.Config, list []*jobs.Job, store open.Backend) error {
+			if err := w.check(cmd.Flags().Changed); err != nil {
+				return err
+			}
+			return a.onJobs(cmd.Context(), func(ctx context.Context, cfg *config.Config, list []*jobs.Job, store open.Backend) error {
 				all := list
 				list, err := chosenJobs(list, args)
 				if err != nil {
 					return err
 				}
-				seen, err := a.reader(cfg, all, store).State(ctx, list)
+				reader := a.reader(cfg, all, store)
+				if w.watch {
+					return a.watch(ctx, w, asJSON, func(ctx context.Context) (watched, error) {
+						seen, err := reader.State(ctx, list)
+						return watched{text: func(on screen.Screen) string { return a.jobsText(on, seen) }, json: seen.JSON(), lines: jobsLines(seen)}, err
+					})
+				}
+				seen, err := reader.State(ctx, list)
 				if err != nil {
 					return err
 				}
 				if asJSON {
 					return writeJSON(a.stdout, seen.JSON())
 				}
-				if len(seen.Jobs) == 0 {
-					return writeText(a.stdout, table.Wrap("", fmt.Sprintf("%s has no jobs. quotactl init writes a sample; a job of a crontab needs no table.", a.configPath)))
-				}
-				return writeText(a.stdout, jobview.Jobs(seen.At, seen.Daemons, seen.Budgets, seen.Jobs, seen.Ahead))
+				return writeText(a.stdout, a.jobsText(a.screen(), seen))
 			})
 		},
 	}
-	sandboxFlag(cmd, &inSandbox)
+	a.sandboxFlag(cmd)
+	w.add(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
 	return cmd
 }
 
+// jobsText shows jobs to people.
+func (a *app) jobsText(on screen.Screen, seen look.Jobs) string {
+	if len(seen.Jobs) == 0 {
+		return on.Wrap("", fmt.Sprintf("%s has no jobs. quotactl init writes a sample; a job of a crontab needs no table.", a.configPath))
+	}
+	return jobview.Jobs(on, seen.At, seen.Daemons, seen.Budgets, seen.Jobs, seen.Ahead)
+}
+
+// jobsLines are what a watch tells a pipe of.
+func jobsLines(seen look.Jobs) (list []watchedLine) {
+	for _, job := range seen.Jobs {
+		list = append(list, watchedLine{job.Name, jobview.Brief(job)})
+	}
+	return list
+}
+
 // onJobs opens the store, or the sandbox's, for one thing to do with the jobs of the
 // configuration.
-func (a *app) onJobs(ctx context.Context, inSandbox bool, do func(context.Context, *config.Config, []*jobs.Job, open.Backend) error) error {
+func (a *app) onJobs(ctx context.Context, do func(context.Context, *config.Config, []*jobs.Job, open.Backend) error) error {
 	ctx, stop := untilSignal(ctx)
 	defer stop()
 	cfg, list, err := a.loadConfig()
 	if err != nil {
 		return err
-	}
-	if inSandbox {
-		if err := a.useSandbox(cfg); err != nil {
-			return err
-		}
 	}
 	store, err := a.openStore(ctx, cfg)
 	if err != nil {
@@ -77,6 +98,11 @@ func (a *app) onJobs(ctx context.Context, inSandbox bool, do func(context.Contex
 }
 
 // sandboxFlag has a command work on the sandbox's store.
-func sandboxFlag(cmd *cobra.Command, in *bool) {
-	cmd.Flags().BoolVar(in, "sandbox", false, "use the sandbox's store, sandbox.db beside the configuration")
+func (a *app) sandboxFlag(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&a.inSandbox, "sandbox", false, "use the sandbox's store, sandbox.db beside the configuration")
+}
+
+// verboseFlag has a terminal get all that a pipe gets.
+func verboseFlag(cmd *cobra.Command, all *bool) {
+	cmd.Flags().BoolVarP(all, "verbose", "v", false, "on a terminal, show every limit, also if that takes more than one screen")
 }

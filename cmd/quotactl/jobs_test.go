@@ -10,6 +10,7 @@ import (
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/jobview"
 	"github.com/quotactl/quotactl/internal/must"
+	"github.com/quotactl/quotactl/internal/screen"
 	"github.com/quotactl/quotactl/internal/table"
 	"github.com/quotactl/quotactl/internal/view"
 	"github.com/quotactl/quotactl/jobs"
@@ -113,10 +114,10 @@ star  1m30s    idle   missed 24h ago      0  @every 90s UTC
 No daemon is running on this store. Start one: quotactl run
 `
 	var b strings.Builder
-	must.Do(t, writeText(&b, jobview.Jobs(noon, nil, everything(t).Budgets, allStates(t), nil)))
+	must.Do(t, writeText(&b, jobview.Jobs(screen.Pipe(), noon, nil, everything(t).Budgets, allStates(t), nil)))
 	check.Equal(t, b.String(), want, "jobs")
 	var living strings.Builder
-	must.Do(t, writeText(&living, jobview.Jobs(noon, []jobs.Daemon{{Host: "in process 7 on web1", Since: ago(time.Hour)}}, everything(t).Budgets, allStates(t), nil)))
+	must.Do(t, writeText(&living, jobview.Jobs(screen.Pipe(), noon, []jobs.Daemon{{Host: "in process 7 on web1", Since: ago(time.Hour)}}, everything(t).Budgets, allStates(t), nil)))
 	if strings.Contains(living.String(), "No daemon is running") {
 		t.Errorf("jobs\n%s", living.String())
 	}

@@ -75,6 +75,7 @@ recovered/LIMIT is what the store had lost.`,
 	flags.StringVar(&zone, "timezone", "UTC", "the `ZONE` of the days and hours")
 	flags.StringVar(&job, "job", "", "with --since, what was charged for one `JOB` (else for all)")
 	spanVar(flags, &since, "since", 0, "the history of the last `SPAN`, from a whole hour on (else the ledger)")
+	a.sandboxFlag(cmd)
 	flags.BoolVar(&asJSON, "json", false, "answer in JSON")
 	return cmd
 }
@@ -94,7 +95,7 @@ func (a *app) ledger(ctx context.Context, name string, by budget.GroupBy, since 
 	case asJSON:
 		return writeJSON(a.stdout, answer.NewLedger(spent, status.Limits))
 	}
-	return writeText(a.stdout, view.Ledger(spent, status.Limits))
+	return writeText(a.stdout, view.Ledger(a.screen(), spent, status.Limits))
 }
 
 // history shows the history of all charges, or of one job's if a name is given.
@@ -121,5 +122,5 @@ func (a *app) history(ctx context.Context, name, job string, by budget.GroupBy, 
 	if asJSON {
 		return writeJSON(a.stdout, found)
 	}
-	return writeText(a.stdout, view.History(found))
+	return writeText(a.stdout, view.History(a.screen(), found))
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/answer"
-	"github.com/quotactl/quotactl/internal/table"
 	"github.com/quotactl/quotactl/internal/view"
 )
 
@@ -81,7 +80,7 @@ unlock ends it.`,
 				return err
 			})
 			end := answer.Instant(lock.Until)
-			return a.answerLock(err, lockAnswer{Budget: args[0], Limit: answer.Text(named), Locked: true, Until: &end, Why: lock.Why}, view.Lock(lock), asJSON)
+			return a.answerLock(err, lockAnswer{Budget: args[0], Limit: answer.Text(named), Locked: true, Until: &end, Why: lock.Why}, view.Lock(a.screen(), lock), asJSON)
 		},
 	}
 	flags := cmd.Flags()
@@ -89,6 +88,7 @@ unlock ends it.`,
 	flags.StringVar(&until, "until", "", "lock until `TIME`, as 2026-06-11T07:00:00Z")
 	spanVar(flags, &span, "for", 0, "lock for `SPAN`")
 	flags.StringVar(&why, "why", "", "`TEXT` that every refusal shows; no secrets")
+	a.sandboxFlag(cmd)
 	flags.BoolVar(&asJSON, "json", false, "answer in JSON")
 	return cmd
 }
@@ -119,6 +119,7 @@ happens. If the upstream still refuses, its next response locks again.`,
 		},
 	}
 	cmd.Flags().StringVar(&limit, "limit", "", "unlock only `LIMIT`, as status names it (else the whole budget)")
+	a.sandboxFlag(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
 	return cmd
 }
@@ -157,7 +158,7 @@ func (a *app) answerLock(err error, answer lockAnswer, did string, asJSON bool) 
 	if name == "" {
 		name = "all"
 	}
-	t := table.New("BUDGET", "LIMIT", "DONE")
+	t := a.screen().Table("BUDGET", "LIMIT", "DONE")
 	t.Add(answer.Budget, name, did)
 	return t.Write(a.stdout)
 }

@@ -58,12 +58,13 @@ Ticks of a paused job are marked: they are skipped until it is resumed.`,
 	flags := cmd.Flags()
 	flags.IntVarP(&n, "number", "n", defaultNext, "show `N` runs, 1 to 10000")
 	flags.StringVar(&from, "from", "", "show runs from `TIME` on, in RFC 3339 (else after now)")
+	a.sandboxFlag(cmd)
 	flags.BoolVar(&asJSON, "json", false, "answer in JSON")
 	return cmd
 }
 
 func (a *app) next(ctx context.Context, names []string, from time.Time, n int, asJSON bool) error {
-	return a.onJobs(ctx, false, func(ctx context.Context, cfg *config.Config, list []*jobs.Job, store open.Backend) error {
+	return a.onJobs(ctx, func(ctx context.Context, cfg *config.Config, list []*jobs.Job, store open.Backend) error {
 		all := list
 		list, err := chosenJobs(list, names)
 		if err != nil {
@@ -79,7 +80,7 @@ func (a *app) next(ctx context.Context, names []string, from time.Time, n int, a
 		if len(runs) == 0 {
 			return nil
 		}
-		return writeText(a.stdout, jobview.Next(runs).String()+jobview.Fits(runs))
+		return writeText(a.stdout, jobview.Next(a.screen(), runs).String()+jobview.Fits(a.screen(), runs))
 	})
 }
 

@@ -16,7 +16,7 @@ import (
 
 func newPauseCommand(a *app) *cobra.Command {
 	var note string
-	var inSandbox, asJSON bool
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "pause JOB --note TEXT",
 		Short: "Pause a job: skip its scheduled runs",
@@ -31,7 +31,7 @@ trigger still works. Pausing a paused job replaces the note.`,
 			if strings.TrimSpace(note) == "" {
 				return usage("pause %s: say why with --note TEXT", args[0])
 			}
-			return a.onJob(cmd.Context(), args[0], inSandbox, func(ctx context.Context, store open.Backend, job *jobs.Job) error {
+			return a.onJob(cmd.Context(), args[0], func(ctx context.Context, store open.Backend, job *jobs.Job) error {
 				set, before, dropped, err := jobs.SetPause(ctx, store, job, note)
 				if err != nil {
 					return err
@@ -41,13 +41,13 @@ trigger still works. Pausing a paused job replaces the note.`,
 		},
 	}
 	cmd.Flags().StringVar(&note, "note", "", "`TEXT` that says why; no secrets")
-	sandboxFlag(cmd, &inSandbox)
+	a.sandboxFlag(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
 	return cmd
 }
 
 func newResumeCommand(a *app) *cobra.Command {
-	var inSandbox, asJSON bool
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "resume JOB",
 		Short: "Resume a paused job",
@@ -57,7 +57,7 @@ quotactl trigger to start a pass. A job that is not paused stays as it is.`,
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: a.completeOneJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.onJob(cmd.Context(), args[0], inSandbox, func(ctx context.Context, store open.Backend, job *jobs.Job) error {
+			return a.onJob(cmd.Context(), args[0], func(ctx context.Context, store open.Backend, job *jobs.Job) error {
 				before, err := jobs.EndPause(ctx, store, job)
 				if err != nil && !errors.Is(err, jobs.ErrUntold) {
 					return err
@@ -66,7 +66,7 @@ quotactl trigger to start a pass. A job that is not paused stays as it is.`,
 			})
 		},
 	}
-	sandboxFlag(cmd, &inSandbox)
+	a.sandboxFlag(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
 	return cmd
 }
@@ -76,12 +76,12 @@ func (a *app) answerPause(done answer.Pause, untold error, asJSON bool) error {
 	if asJSON {
 		return writeJSON(a.stdout, done)
 	}
-	return writeText(a.stdout, jobview.Paused(done, a.now(), untold))
+	return writeText(a.stdout, jobview.Paused(a.screen(), done, a.now(), untold))
 }
 
 // onJob opens the store, or the sandbox's, for one thing to do with a job.
-func (a *app) onJob(ctx context.Context, name string, inSandbox bool, do func(context.Context, open.Backend, *jobs.Job) error) error {
-	return a.onJobs(ctx, inSandbox, func(ctx context.Context, _ *config.Config, list []*jobs.Job, store open.Backend) error {
+func (a *app) onJob(ctx context.Context, name string, do func(context.Context, open.Backend, *jobs.Job) error) error {
+	return a.onJobs(ctx, func(ctx context.Context, _ *config.Config, list []*jobs.Job, store open.Backend) error {
 		chosen, err := chosenJobs(list, []string{name})
 		if err != nil {
 			return err

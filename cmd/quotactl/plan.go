@@ -29,7 +29,7 @@ type planFlags struct {
 	sets          []string
 	other         string
 	check, asJSON bool
-	inSandbox     bool
+	all           bool // every limit, also on a terminal
 }
 
 // The bounds of a plan's span, and what it is unless told.
@@ -82,12 +82,13 @@ would not have fitted.`,
 	spanVar(flags, &p.replay, "replay", 0, "judge the calls charged in the last `SPAN`, 1h or more")
 	flags.BoolVar(&p.check, "check", false, "exit with 75 if a pass will lack units")
 	flags.BoolVar(&p.asJSON, "json", false, "answer in JSON")
-	sandboxFlag(cmd, &p.inSandbox)
+	a.sandboxFlag(cmd)
+	verboseFlag(cmd, &p.all)
 	return cmd
 }
 
 func (a *app) plan(ctx context.Context, p planFlags) error {
-	return a.onJobs(ctx, p.inSandbox, func(ctx context.Context, cfg *config.Config, list []*jobs.Job, store open.Backend) error {
+	return a.onJobs(ctx, func(ctx context.Context, cfg *config.Config, list []*jobs.Job, store open.Backend) error {
 		ask := &asked{a: a, store: store, flags: p, path: a.configPath}
 		present, err := ask.world(cfg, list)
 		if err != nil {
@@ -237,9 +238,9 @@ func (q *asked) write(says *answer.Plan) error {
 	case q.flags.asJSON:
 		return writeJSON(q.a.stdout, says)
 	case says.Other != nil:
-		return writeText(q.a.stdout, view.Beside(says, says.Other)+"\n"+view.Plan(says.Other))
+		return writeText(q.a.stdout, view.Beside(q.a.screen(), says, says.Other)+"\n"+view.Plan(q.a.screen(), says.Other, q.flags.all))
 	}
-	return writeText(q.a.stdout, view.Plan(says))
+	return writeText(q.a.stdout, view.Plan(q.a.screen(), says, q.flags.all))
 }
 
 // answer plans, with advice if a pass lacks units.
@@ -276,7 +277,7 @@ func (q *asked) replay(ctx context.Context, present, in *world) error {
 	if q.flags.asJSON {
 		err = writeJSON(q.a.stdout, says)
 	} else {
-		err = writeText(q.a.stdout, view.Replay(&says))
+		err = writeText(q.a.stdout, view.Replay(q.a.screen(), &says))
 	}
 	for _, one := range list {
 		if q.flags.check && len(one.Refused) > 0 {

@@ -9,7 +9,6 @@ import (
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/open"
-	"github.com/quotactl/quotactl/internal/table"
 )
 
 // resetAnswer is the JSON answer of reset and clock accept.
@@ -43,6 +42,7 @@ it is damaged and its longest window has passed.`,
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "confirm")
+	a.sandboxFlag(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
 	return cmd
 }
@@ -106,7 +106,7 @@ func (a *app) answerDone(err error, answer resetAnswer, did string, asJSON bool)
 	case asJSON:
 		return writeJSON(a.stdout, answer)
 	}
-	t := table.New("BUDGET", "DONE")
+	t := a.screen().Table("BUDGET", "DONE")
 	t.Add(answer.Budget, did)
 	return t.Write(a.stdout)
 }

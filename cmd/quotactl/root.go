@@ -7,9 +7,11 @@ import (
 	"io"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/quotactl/quotactl/internal/screen"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -17,7 +19,7 @@ import (
 // run is the whole program but for what it reads of the process: args are
 // without the program's name, env is os.LookupEnv. It returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer, env func(string) (string, bool)) int {
-	a := &app{stdout: stdout, stderr: stderr, env: env, now: time.Now}
+	a := &app{stdout: stdout, stderr: stderr, env: env, now: time.Now, size: screen.Size, zone: time.Local}
 	return a.execute(ctx, args)
 }
 
@@ -66,8 +68,9 @@ func newRootCommand(a *app) *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVarP(&a.configPath, "config", "c", "", "configuration `FILE` (else QUOTACTL_CONFIG, else costs.toml)")
 	flags.StringVar(&a.storeURL, "store", "", "store `URL` (else QUOTACTL_STORE, else the configuration's)")
-	flags.StringVar(&a.logFormat, "log-format", "text", "write logs in `FORMAT`: text or json")
+	flags.StringVar(&a.logFormat, "log-format", "auto", "write logs in `FORMAT`: words, text or json (auto: words on a terminal, else text)")
 	flags.StringVar(&a.logLevel, "log-level", "info", "lowest `LEVEL` to log: debug, info, warn or error")
+	flags.StringVar(&a.colour, "color", "auto", "`WHEN` to use colours: auto (on a terminal, unless NO_COLOR is set), always or never")
 	root.AddCommand(
 		newStatusCommand(a),
 		newChargeCommand(a),
@@ -141,13 +144,17 @@ func (a *app) resolve(flags *pflag.FlagSet) error {
 	if !a.storeFlag {
 		a.storeURL, _ = a.env("QUOTACTL_STORE")
 	}
-	if a.logFormat != "text" && a.logFormat != "json" {
-		return usage("--log-format %q: use text or json", a.logFormat)
+	if !slices.Contains([]string{"auto", "words", "text", "json"}, a.logFormat) {
+		return usage("--log-format %q: use auto, words, text or json", a.logFormat)
+	}
+	if !slices.Contains([]screen.Use{screen.Auto, screen.Always, screen.Never}, screen.Use(a.colour)) {
+		return usage("--color %q: use auto, always or never", a.colour)
 	}
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(a.logLevel)); err != nil {
 		return usage("--log-level %q: use debug, info, warn or error", a.logLevel)
 	}
+	a.output()
 	return nil
 }
 

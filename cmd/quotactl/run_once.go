@@ -23,7 +23,7 @@ type sandboxAnswer struct {
 
 // runOnce runs one pass of each job and reports the results.
 func (a *app) runOnce(ctx context.Context, drain <-chan struct{}, list []*jobs.Job, options jobs.Options, upstream *upstream, asJSON bool) error {
-	told := progress{out: a.stdout}
+	told := progress{out: a.stdout, on: a.screen()}
 	options.Report = told.run
 	if asJSON { // the answer has it all
 		options.Report = func(*jobs.Job, time.Time, jobs.Run) {}

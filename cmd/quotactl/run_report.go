@@ -11,6 +11,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/internal/jobview"
+	"github.com/quotactl/quotactl/internal/screen"
 	"github.com/quotactl/quotactl/internal/table"
 	"github.com/quotactl/quotactl/internal/view"
 	"github.com/quotactl/quotactl/jobs"
@@ -19,6 +20,7 @@ import (
 // progress writes each run as it ends.
 type progress struct {
 	out  io.Writer
+	on   screen.Screen
 	pass string // the heading written last
 	err  error  // the first that writing met
 }
@@ -26,7 +28,7 @@ type progress struct {
 // run writes one run, under a heading for its pass.
 func (p *progress) run(job *jobs.Job, tick time.Time, run jobs.Run) {
 	var b strings.Builder
-	if heading := fmt.Sprintf("%s, pass of %s\n", job.Name, view.Time(tick)); heading != p.pass {
+	if heading := fmt.Sprintf("%s, pass of %s\n", job.Name, p.on.Time(tick)); heading != p.pass {
 		p.pass = heading
 		b.WriteString(heading)
 	}
@@ -39,11 +41,12 @@ func (p *progress) run(job *jobs.Job, tick time.Time, run jobs.Run) {
 // summary closes --once: the runs, what is used of the budgets, and under --sandbox what the
 // two sides counted, each on its own.
 func (a *app) summary(ctx context.Context, passes []jobs.Pass, budgets map[string]*budget.Budget, upstream *upstream) error {
-	parts := []string{jobview.Passes(passes)}
-	used, err := usedText(ctx, budgets, passes)
+	on := a.screen()
+	parts := []string{jobview.Passes(on, passes)}
+	used, err := usedText(ctx, on, budgets, passes)
 	parts = append(parts, used)
 	if upstream != nil {
-		parts = append(parts, countTable(passes, upstream).String())
+		parts = append(parts, countTable(on, passes, upstream).String())
 	}
 	for _, part := range parts {
 		if part == "" {
@@ -58,7 +61,7 @@ func (a *app) summary(ctx context.Context, passes []jobs.Pass, budgets map[strin
 
 // usedText is a line for each limit of the chosen jobs' budgets: what is used
 // of it, by whomever.
-func usedText(ctx context.Context, budgets map[string]*budget.Budget, passes []jobs.Pass) (string, error) {
+func usedText(ctx context.Context, on screen.Screen, budgets map[string]*budget.Budget, passes []jobs.Pass) (string, error) {
 	if ctx.Err() != nil || len(passes) == 0 {
 		return "", nil
 	}
@@ -68,14 +71,14 @@ func usedText(ctx context.Context, budgets map[string]*budget.Budget, passes []j
 		if err != nil {
 			return b.String(), err
 		}
-		b.WriteString(view.Used(status))
+		b.WriteString(view.Used(on, status))
 	}
 	return b.String(), nil
 }
 
 // countTable sets what was charged beside what the upstream counted.
-func countTable(passes []jobs.Pass, upstream *upstream) *table.Table {
-	t := table.New("COUNTED BY", ">UNITS", ">REQUESTS", ">REJECTED")
+func countTable(on screen.Screen, passes []jobs.Pass, upstream *upstream) *table.Table {
+	t := on.Table("COUNTED BY", ">UNITS", ">REQUESTS", ">REJECTED")
 	units, calls := int64(0), 0
 	for _, pass := range passes {
 		units += pass.Units

@@ -24,11 +24,11 @@ var outcomes = []jobs.Outcome{answer.Running, answer.Waiting, jobs.Succeeded, jo
 
 // runsFlags are the flags of runs.
 type runsFlags struct {
-	n                    int
-	since                time.Duration
-	outcomes, regions    []string
-	errors, log, sandbox bool
-	json                 bool
+	n                 int
+	since             time.Duration
+	outcomes, regions []string
+	errors, log       bool
+	json              bool
 }
 
 // check finds wrong usage of the flags.
@@ -90,7 +90,7 @@ of a job that was past its stale_after is shown as starved.`,
 			if err := f.check(cmd.Flags().Changed); err != nil {
 				return err
 			}
-			return a.onJobs(cmd.Context(), f.sandbox, func(ctx context.Context, cfg *config.Config, list []*jobs.Job, store open.Backend) error {
+			return a.onJobs(cmd.Context(), func(ctx context.Context, cfg *config.Config, list []*jobs.Job, store open.Backend) error {
 				list, err := jobsOrKept(ctx, store, list, args)
 				if err != nil {
 					return err
@@ -102,7 +102,7 @@ of a job that was past its stale_after is shown as starved.`,
 				if f.json {
 					return writeJSON(a.stdout, answer.Runs{Runs: found})
 				}
-				text := jobview.Runs(a.now(), found, len(args) == 1)
+				text := jobview.Runs(a.screen(), a.now(), found, len(args) == 1)
 				switch {
 				case more && f.n < maxNext:
 					text += fmt.Sprintf("\nThere are more. To see them: -n %d\n", min(10*f.n, maxNext))
@@ -120,7 +120,7 @@ of a job that was past its stale_after is shown as starved.`,
 	flags.BoolVar(&f.errors, "errors", false, "only runs that went wrong, or found too few units: "+outcomeList(answer.WentWrong, ", ")+", exhausted, and those skipped for it")
 	flags.StringSliceVar(&f.regions, "region", nil, "only runs of these `REGIONS`, separated by commas")
 	flags.BoolVar(&f.log, "log", false, "with the last lines of each run's output")
-	sandboxFlag(cmd, &f.sandbox)
+	a.sandboxFlag(cmd)
 	flags.BoolVar(&f.json, "json", false, "answer in JSON")
 	completeFlag(cmd, "outcome", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return strings.Split(outcomeList(outcomes, ","), ","), cobra.ShellCompDirectiveNoFileComp

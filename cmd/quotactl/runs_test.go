@@ -17,6 +17,7 @@ import (
 	"github.com/quotactl/quotactl/internal/jobview"
 	"github.com/quotactl/quotactl/internal/look"
 	"github.com/quotactl/quotactl/internal/must"
+	"github.com/quotactl/quotactl/internal/screen"
 	"github.com/quotactl/quotactl/internal/table"
 	"github.com/quotactl/quotactl/jobs"
 )
@@ -127,7 +128,7 @@ TICK                  JOB   REGION  OUTCOME              UNITS       TOOK
 		{"none", runsFlags{regions: []string{"JP"}}, list, "\nthere are no such runs\n"},
 	} {
 		var b strings.Builder
-		must.Do(t, writeText(&b, jobview.Runs(noon, shownRuns(t, test.flags, test.list, state), len(test.list) == 1)))
+		must.Do(t, writeText(&b, jobview.Runs(screen.Pipe(), noon, shownRuns(t, test.flags, test.list, state), len(test.list) == 1)))
 		check.Equal(t, b.String(), test.want[1:], test.name)
 		for line := range strings.SplitSeq(b.String(), "\n") {
 			if utf8.RuneCountInString(line) > table.Width {
@@ -147,7 +148,7 @@ func TestRunsShowWhatALostRunSpent(t *testing.T) {
 	}})
 	var b strings.Builder
 	list := []*jobs.Job{{Name: "pull"}}
-	must.Do(t, writeText(&b, jobview.Runs(noon, shownRuns(t, runsFlags{}, list, store), true)))
+	must.Do(t, writeText(&b, jobview.Runs(screen.Pipe(), noon, shownRuns(t, runsFlags{}, list, store), true)))
 	const want = `TICK                  REGION  OUTCOME            UNITS  PAGES  TOOK
 2026-11-20 11:00:00Z  JP      lost (crashed)         3      -     -
 2026-11-20 11:00:00Z  KR      skipped (crashed)      -      -     -

@@ -12,7 +12,6 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/answer"
-	"github.com/quotactl/quotactl/internal/table"
 	"github.com/quotactl/quotactl/internal/view"
 )
 
@@ -36,6 +35,7 @@ same cost changes nothing; another cost is a conflict (exit code 1).`,
 			return a.endReservation(cmd.Context(), answer.Finish{Budget: args[0], ID: args[1], Units: &units, Settled: true}, asJSON)
 		},
 	}
+	a.sandboxFlag(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
 	return cmd
 }
@@ -54,6 +54,7 @@ After its lease the call counts as sent, and releasing it fails (exit code 1).`,
 			return a.endReservation(cmd.Context(), answer.Finish{Budget: args[0], ID: args[1], Released: true}, asJSON)
 		},
 	}
+	a.sandboxFlag(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
 	return cmd
 }
@@ -76,7 +77,7 @@ func (a *app) endReservation(ctx context.Context, what answer.Finish, asJSON boo
 	if what.Settled {
 		did = fmt.Sprintf("settled at %s", view.Plural(int(*what.Units), "unit"))
 	}
-	t := table.New("BUDGET", "ID", "DONE")
+	t := a.screen().Table("BUDGET", "ID", "DONE")
 	t.Add(what.Budget, what.ID, did)
 	return t.Write(a.stdout)
 }

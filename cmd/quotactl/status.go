@@ -13,15 +13,18 @@ import (
 	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/jobview"
 	"github.com/quotactl/quotactl/internal/look"
+	"github.com/quotactl/quotactl/internal/screen"
 	"github.com/quotactl/quotactl/internal/view"
 )
 
 // statusFlags are the flags of status.
 type statusFlags struct {
-	failUnder     string
-	least         answer.Threshold // failUnder, read
-	judge         bool             // by it
-	sandbox, json bool
+	failUnder string
+	least     answer.Threshold // failUnder, read
+	judge     bool             // by it
+	all       bool             // every limit and note, also on a terminal
+	json      bool
+	watchFlags
 }
 
 func newStatusCommand(a *app) *cobra.Command {
@@ -48,12 +51,17 @@ percentage is that of this limit. A locked budget has nothing left.`,
 					return usage("--fail-under %q: %w", f.failUnder, err)
 				}
 			}
+			if err := f.check(cmd.Flags().Changed); err != nil {
+				return err
+			}
 			ctx, stop := untilSignal(cmd.Context())
 			defer stop()
 			return a.status(ctx, args, f)
 		},
 	}
-	cmd.Flags().BoolVar(&f.sandbox, "sandbox", false, "read the sandbox's store, sandbox.db beside the configuration")
+	a.sandboxFlag(cmd)
+	f.add(cmd)
+	verboseFlag(cmd, &f.all)
 	cmd.Flags().StringVar(&f.failUnder, "fail-under", "", "exit with 75 if less than `LEAST` is left: units, or a percentage of the limit")
 	cmd.Flags().BoolVar(&f.json, "json", false, "answer in JSON")
 	return cmd
@@ -70,11 +78,6 @@ func (a *app) status(ctx context.Context, names []string, f statusFlags) error {
 			return err
 		}
 	}
-	if f.sandbox {
-		if err := a.useSandbox(cfg); err != nil {
-			return err
-		}
-	}
 	store, err := a.openStore(ctx, cfg)
 	if err != nil {
 		return err
@@ -83,6 +86,15 @@ func (a *app) status(ctx context.Context, names []string, f statusFlags) error {
 	if len(names) == 0 {
 		names = reader.Budgets()
 	}
+	if f.watch {
+		err := a.watch(ctx, f.watchFlags, f.json, func(ctx context.Context) (watched, error) {
+			seen, err := reader.Overview(ctx, names)
+			return watched{
+				text: func(on screen.Screen) string { return statusText(on, seen, f.all) }, json: seen.JSON(), lines: statusLines(seen),
+			}, err
+		})
+		return errors.Join(err, store.Close())
+	}
 	seen, err := reader.Overview(ctx, names)
 	if err = errors.Join(err, store.Close()); err != nil {
 		return err
@@ -90,7 +102,7 @@ func (a *app) status(ctx context.Context, names []string, f statusFlags) error {
 	if f.json {
 		err = writeJSON(a.stdout, seen.JSON())
 	} else {
-		err = writeText(a.stdout, statusText(seen))
+		err = writeText(a.stdout, statusText(a.screen(), seen, f.all))
 	}
 	if !f.judge {
 		return err
@@ -119,17 +131,35 @@ func under(budgets []budget.Status, least answer.Threshold) error {
 	return &exitError{code: code, err: errors.Join(faults...)}
 }
 
-// statusText shows the overview as tables.
-func statusText(o look.Overview) string {
+// statusText shows the overview: on a terminal at a glance, else as tables.
+func statusText(on screen.Screen, o look.Overview, all bool) string {
 	var parts []string
 	for _, b := range o.Budgets {
-		parts = append(parts, view.Budget(b, o.Ahead.Budget(b.Budget)))
+		if on.Terminal {
+			parts = append(parts, view.Glance(on, b, o.Ahead.Budget(b.Budget), all))
+			continue
+		}
+		parts = append(parts, view.Budget(on, b, o.Ahead.Budget(b.Budget)))
 	}
 	if len(o.Jobs) > 0 {
-		parts = append(parts, jobview.Summary(o.Jobs, o.At).String())
+		parts = append(parts, jobview.Summary(on, o.Jobs, o.At).String())
 	}
 	if lines := alert.Lines(o.Alerts); lines != "" {
 		parts = append(parts, lines)
 	}
+	if on.Terminal {
+		parts = append(parts, view.AsOf(on, o.At, o.Store))
+	}
 	return strings.Join(parts, "\n")
+}
+
+// statusLines are what a watch tells a pipe of.
+func statusLines(o look.Overview) (list []watchedLine) {
+	for _, b := range o.Budgets {
+		list = append(list, watchedLine{b.Budget, view.Left(b)})
+	}
+	for _, job := range o.Jobs {
+		list = append(list, watchedLine{"job " + job.Name, jobview.Brief(job)})
+	}
+	return list
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/look"
 	"github.com/quotactl/quotactl/internal/must"
+	"github.com/quotactl/quotactl/internal/screen"
 	"github.com/quotactl/quotactl/internal/table"
 	"github.com/quotactl/quotactl/jobs"
 )
@@ -79,7 +80,7 @@ fresh   shop/main  -                               paused
   the next at 2026-10-25 16:00:00Z
 `
 	var b strings.Builder
-	must.Do(t, writeText(&b, statusText(everything(t))))
+	must.Do(t, writeText(&b, statusText(screen.Pipe(), everything(t))))
 	check.Equal(t, b.String(), want, "status")
 	for line := range strings.SplitSeq(b.String(), "\n") {
 		if len(line) > table.Width {

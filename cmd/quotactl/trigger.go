@@ -13,6 +13,7 @@ import (
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/jobview"
+	"github.com/quotactl/quotactl/internal/screen"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -21,11 +22,11 @@ const waitLook = 500 * time.Millisecond
 
 // triggerFlags are the flags of trigger.
 type triggerFlags struct {
-	regions       []string
-	note          string
-	wait          time.Duration
-	cancel        bool
-	sandbox, json bool
+	regions []string
+	note    string
+	wait    time.Duration
+	cancel  bool
+	json    bool
 }
 
 // check finds wrong usage of the flags.
@@ -65,7 +66,7 @@ a pass under way, use quotactl cancel.`,
 			if err := f.check(cmd.Flags().Changed); err != nil {
 				return err
 			}
-			return a.onJob(cmd.Context(), args[0], f.sandbox, func(ctx context.Context, store open.Backend, job *jobs.Job) error {
+			return a.onJob(cmd.Context(), args[0], func(ctx context.Context, store open.Backend, job *jobs.Job) error {
 				if f.cancel {
 					return a.takeBack(ctx, store, job, f.json)
 				}
@@ -78,7 +79,7 @@ a pass under way, use quotactl cancel.`,
 	flags.StringVar(&f.note, "note", "", "`TEXT` for the pass's record; no secrets")
 	spanVar(flags, &f.wait, "wait", 0, "wait up to `SPAN` for the end of the pass")
 	flags.BoolVar(&f.cancel, "cancel", false, "withdraw requests that have not started, and deferred passes")
-	sandboxFlag(cmd, &f.sandbox)
+	a.sandboxFlag(cmd)
 	flags.BoolVar(&f.json, "json", false, "answer in JSON")
 	completeFlag(cmd, "region", a.completeRegion)
 	return cmd
@@ -103,7 +104,7 @@ func (a *app) trigger(ctx context.Context, store open.Backend, job *jobs.Job, f 
 		return untold
 	}
 	if !f.json {
-		if err := writeText(a.stdout, jobview.Asked(views[0], asked, daemons, untold)); err != nil {
+		if err := writeText(a.stdout, jobview.Asked(a.screen(), views[0], asked, daemons, untold)); err != nil {
 			return err
 		}
 	}
@@ -119,7 +120,7 @@ func (a *app) trigger(ctx context.Context, store open.Backend, job *jobs.Job, f 
 	case f.json:
 		err = errors.Join(err, writeJSON(a.stdout, done))
 	case done.Pass != nil:
-		err = writeText(a.stdout, "\n"+jobview.Runs(a.now(), answer.RunsOf(pass), true))
+		err = writeText(a.stdout, "\n"+jobview.Runs(a.screen(), a.now(), answer.RunsOf(pass), true))
 	}
 	if err == nil && (pass.Reason == jobs.ReasonCancelled || anyFailed([]jobs.Pass{pass})) {
 		return &exitError{code: exitFailed}
@@ -164,5 +165,5 @@ func notOver(job *jobs.Job, wait time.Duration, given jobs.Answer, err error) er
 	if err != nil {
 		return fmt.Errorf("trigger %s: read the record of the pass under way: %w", job.Name, err)
 	}
-	return fmt.Errorf("trigger %s: not finished within %s: %s; see quotactl runs %s", job.Name, limit.SpanText(wait), jobview.Active(*given.Active, progress), job.Name)
+	return fmt.Errorf("trigger %s: not finished within %s: %s; see quotactl runs %s", job.Name, limit.SpanText(wait), jobview.Active(screen.Pipe(), *given.Active, progress), job.Name)
 }

@@ -14,7 +14,7 @@ import (
 
 func newWhyCommand(a *app) *cobra.Command {
 	var call budget.Call
-	var asJSON bool
+	var asJSON, all bool
 	cmd := &cobra.Command{
 		Use:   "why BUDGET OPERATION",
 		Short: "Say what a call would get now, and why",
@@ -41,11 +41,13 @@ much comes back. It charges nothing and exits with 0, whatever the answer.`,
 			case asJSON:
 				return writeJSON(a.stdout, answer.NewWhy(why))
 			}
-			return writeText(a.stdout, view.Why(why))
+			return writeText(a.stdout, view.Why(a.screen(), why, all))
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&call.Labels.Job, "job", "", "the call's `JOB`, which has its share and its floor")
+	a.sandboxFlag(cmd)
+	verboseFlag(cmd, &all)
 	flags.BoolVar(&asJSON, "json", false, "answer in JSON")
 	return cmd
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/look"
+	"github.com/quotactl/quotactl/internal/screen"
 	"github.com/quotactl/quotactl/internal/secret"
 	"github.com/quotactl/quotactl/jobs"
 )
@@ -25,13 +26,19 @@ type app struct {
 	stdout, stderr io.Writer
 	env            func(string) (string, bool)
 	now            func() time.Time
+	size           screen.Sized
+	zone           *time.Location // of the times on a terminal
 
-	configPath string
-	storeURL   string // empty: the configuration's
-	storeFlag  bool   // storeURL was given as a flag
-	sandboxed  bool   // storeURL is the sandbox's own
-	logFormat  string // text or json
-	logLevel   string // as slog reads it
+	on, onErrors func() screen.Screen // what the streams are; nil: not known yet
+	live         *screen.Live         // says what takes long
+	configPath   string
+	storeURL     string // empty: the configuration's
+	storeFlag    bool   // storeURL was given as a flag
+	sandboxed    bool   // storeURL is the sandbox's own
+	inSandbox    bool   // the sandbox's store is asked for, by a command other than run
+	logFormat    string // auto, words, text or json
+	logLevel     string // as slog reads it
+	colour       string // a screen.Use
 }
 
 // loadConfig reads the configuration with its store's URL and its jobs. The error, exit
@@ -67,6 +74,11 @@ func (a *app) storeAt(cfg *config.Config) string {
 // this host's side of its outages; the sandbox's is a toy that knows none. The
 // caller closes it.
 func (a *app) openStore(ctx context.Context, cfg *config.Config) (open.Backend, error) {
+	if a.inSandbox {
+		if err := a.useSandbox(cfg); err != nil {
+			return nil, err
+		}
+	}
 	if a.sandboxed {
 		return open.Store(ctx, a.storeAt(cfg), cfg.Store)
 	}
@@ -105,8 +117,11 @@ func (a *app) logger() *slog.Logger {
 		level = slog.LevelInfo
 	}
 	options := &slog.HandlerOptions{Level: level}
-	if a.logFormat == "json" {
+	switch {
+	case a.logFormat == "json":
 		return slog.New(slog.NewJSONHandler(a.stderr, options))
+	case a.logFormat == "words", a.logFormat == "auto" && a.onErrors != nil && a.onErrors().Terminal:
+		return slog.New(screen.NewEvents(a.stderr, a.onErrors, options))
 	}
 	return slog.New(slog.NewTextHandler(a.stderr, options))
 }
@@ -115,4 +130,23 @@ func (a *app) logger() *slog.Logger {
 // stops at once then; run drains.
 func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+}
+
+// screen is what standard output is, now.
+func (a *app) screen() screen.Screen {
+	if a.on == nil { // no command has begun
+		return screen.Pipe()
+	}
+	return a.on()
+}
+
+// output finds out what the streams are, and keeps the last line of a terminal for what takes
+// long.
+func (a *app) output() {
+	at := screen.Where{Size: a.size, Env: a.env, Zone: a.zone, Colour: screen.Use(a.colour)}
+	stdout, stderr := a.stdout, a.stderr
+	a.on = func() screen.Screen { return at.Of(stdout, a.now()) }
+	a.onErrors = func() screen.Screen { return at.Of(stderr, a.now()) }
+	a.live = screen.NewLive(stderr, a.onErrors)
+	a.stdout, a.stderr = a.live.Above(stdout), a.live.Above(stderr)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/plan"
+	"github.com/quotactl/quotactl/internal/screen"
 	"github.com/quotactl/quotactl/internal/table"
 	"github.com/quotactl/quotactl/internal/view"
 	"github.com/quotactl/quotactl/jobs/needs"
@@ -15,15 +16,15 @@ import (
 
 // Next has a column for paused jobs only when there is one. Below
 // a run it says why the plan finds too little for it.
-func Next(runs []answer.NextRun) *table.Table {
+func Next(on screen.Screen, runs []answer.NextRun) *table.Table {
 	heads := []string{"JOB", "REGION", "TICK", "AT", "NEEDS"}
 	paused := slices.ContainsFunc(runs, func(r answer.NextRun) bool { return r.Paused })
 	if paused {
 		heads = append(heads, "JOB IS")
 	}
-	t := table.New(heads...)
+	t := on.Table(heads...)
 	for _, r := range runs {
-		row := []string{r.Job, cmp.Or(r.Region, "-"), view.Time(r.Tick), view.Time(r.At), view.Needs(r.Needs)}
+		row := []string{r.Job, cmp.Or(r.Region, "-"), on.Time(r.Tick), on.Time(r.At), view.Needs(r.Needs)}
 		switch {
 		case r.Paused:
 			row = append(row, "paused")
@@ -31,7 +32,7 @@ func Next(runs []answer.NextRun) *table.Table {
 			row = append(row, "-")
 		}
 		t.Add(row...)
-		if text := lacks(r); text != "" && !r.Paused {
+		if text := lacks(on, r); text != "" && !r.Paused {
 			t.Below("", text)
 		}
 	}
@@ -39,7 +40,7 @@ func Next(runs []answer.NextRun) *table.Table {
 }
 
 // lacks says what the plan finds that a run lacks; empty: nothing.
-func lacks(r answer.NextRun) string {
+func lacks(on screen.Screen, r answer.NextRun) string {
 	switch {
 	case r.Outcome == "" || r.Outcome == plan.Complete:
 		return ""
@@ -48,9 +49,9 @@ func lacks(r answer.NextRun) string {
 	case r.Why == nil || r.Why.Limit == "":
 		return "by plan: will not fit"
 	case r.Why.Limit == plan.Lock:
-		return fmt.Sprintf("by plan: %s: locked at %s", becomes(r.Outcome), view.Time(time.Time(r.Why.At)))
+		return fmt.Sprintf("by plan: %s: locked at %s", becomes(r.Outcome), on.Time(time.Time(r.Why.At)))
 	}
-	return fmt.Sprintf("by plan: %s: limit %s is %s short at %s", becomes(r.Outcome), r.Why.Limit, view.Number(r.Why.Short), view.Time(time.Time(r.Why.At)))
+	return fmt.Sprintf("by plan: %s: limit %s is %s short at %s", becomes(r.Outcome), r.Why.Limit, view.Number(r.Why.Short), on.Time(time.Time(r.Why.At)))
 }
 
 func becomes(o plan.Outcome) string {
@@ -64,7 +65,7 @@ func becomes(o plan.Outcome) string {
 }
 
 // Fits sums up for how many of the runs the plan finds the units; empty if none is planned.
-func Fits(runs []answer.NextRun) string {
+func Fits(on screen.Screen, runs []answer.NextRun) string {
 	planned, fits, unknown := 0, 0, 0
 	for _, r := range runs {
 		switch {
@@ -94,5 +95,5 @@ func Fits(runs []answer.NextRun) string {
 	if text == "" {
 		return ""
 	}
-	return table.Wrap("", text+".")
+	return on.Wrap("", text+".")
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/plan"
+	"github.com/quotactl/quotactl/internal/screen"
 	"github.com/quotactl/quotactl/jobs/needs"
 )
 
@@ -18,9 +19,9 @@ func TestNext(t *testing.T) {
 	add := func(region string, outcome plan.Outcome, why *answer.PlanFirstCut) {
 		runs = append(runs, answer.NextRun{Job: "pull", Region: region, Tick: noon, At: noon, Needs: known, Outcome: outcome, Why: why})
 	}
-	check.Equal(t, Fits(runs), "", "no runs")
+	check.Equal(t, Fits(screen.Pipe(), runs), "", "no runs")
 	add("US", plan.Complete, nil)
-	check.Equal(t, Fits(runs), "By plan, all runs will have their units.\n", "one that fits")
+	check.Equal(t, Fits(screen.Pipe(), runs), "By plan, all runs will have their units.\n", "one that fits")
 	day := &answer.PlanFirstCut{At: answer.Instant(noon.Add(time.Minute)), Limit: "day", Short: 1500}
 	add("DE", plan.Cut, day)
 	add("FR", plan.NotStarted, day)
@@ -30,7 +31,7 @@ func TestNext(t *testing.T) {
 	add("AU", plan.Failed, nil)
 	add("CA", "", nil)
 	runs = append(runs, answer.NextRun{Job: "guess", Tick: noon, At: noon, Needs: needs.Estimate{Source: needs.Unknown}, Outcome: plan.Complete})
-	check.Equal(t, Next(runs).String()+Fits(runs), `JOB    REGION  TICK                  AT                    NEEDS
+	check.Equal(t, Next(screen.Pipe(), runs).String()+Fits(screen.Pipe(), runs), `JOB    REGION  TICK                  AT                    NEEDS
 pull   US      2026-11-20 12:00:00Z  2026-11-20 12:00:00Z  50 configured
 pull   DE      2026-11-20 12:00:00Z  2026-11-20 12:00:00Z  50 configured
   by plan: will be cut: limit day is 1500 short at 2026-11-20 12:01:00Z
@@ -53,7 +54,7 @@ need.
 	for i := range runs {
 		runs[i].Paused = true
 	}
-	check.Equal(t, Fits(runs), "", "paused")
-	check.Equal(t, Fits([]answer.NextRun{{Outcome: plan.Complete, Needs: needs.Estimate{Source: needs.Unknown}}}),
+	check.Equal(t, Fits(screen.Pipe(), runs), "", "paused")
+	check.Equal(t, Fits(screen.Pipe(), []answer.NextRun{{Outcome: plan.Complete, Needs: needs.Estimate{Source: needs.Unknown}}}),
 		"It is not known what these runs need, so not whether they will fit.\n", "unknown")
 }

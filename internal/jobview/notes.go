@@ -8,20 +8,21 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/screen"
 	"github.com/quotactl/quotactl/internal/view"
 	"github.com/quotactl/quotactl/jobs"
 )
 
 // Now says what is under way, and whether the job is paused.
-func Now(v answer.Job) []string {
+func Now(on screen.Screen, v answer.Job) []string {
 	var list []string
 	for i, active := range v.Active {
-		list = append(list, Active(active, v.Progress[i]))
+		list = append(list, Active(on, active, v.Progress[i]))
 	}
 	if v.Pause != nil {
-		text := Pause(*v.Pause)
+		text := Pause(on, *v.Pause)
 		if !v.NextTick.IsZero() {
-			text += "; its ticks are skipped, the next at " + view.Time(v.NextTick)
+			text += "; its ticks are skipped, the next at " + on.Time(v.NextTick)
 		}
 		list = append(list, text)
 	}
@@ -29,8 +30,8 @@ func Now(v answer.Job) []string {
 }
 
 // Active describes a pass under way.
-func Active(active jobs.ActivePass, progress *jobs.Record) string {
-	text := fmt.Sprintf("the pass of %s is under way since %s, %s", view.Time(active.Tick.Time), view.Time(active.Since.Time), active.Host)
+func Active(on screen.Screen, active jobs.ActivePass, progress *jobs.Record) string {
+	text := fmt.Sprintf("the pass of %s is under way since %s, %s", on.Time(active.Tick.Time), on.Time(active.Since.Time), active.Host)
 	if of := answer.Ended(progress); of != "" {
 		units := int64(0)
 		for _, run := range progress.Runs {
@@ -42,7 +43,7 @@ func Active(active jobs.ActivePass, progress *jobs.Record) string {
 		text += "; " + why
 	}
 	if c := active.Cancelled; c != nil {
-		text += fmt.Sprintf("; asked to stop by %s at %s", c.By, view.Time(c.At.Time))
+		text += fmt.Sprintf("; asked to stop by %s at %s", c.By, on.Time(c.At.Time))
 		if c.Note != "" {
 			text += ": " + c.Note
 		}
@@ -54,8 +55,8 @@ func Active(active jobs.ActivePass, progress *jobs.Record) string {
 }
 
 // Pause describes a pause.
-func Pause(p jobs.Pause) string {
-	text := fmt.Sprintf("paused by %s since %s", p.By, view.Time(p.At.Time))
+func Pause(on screen.Screen, p jobs.Pause) string {
+	text := fmt.Sprintf("paused by %s since %s", p.By, on.Time(p.At.Time))
 	if p.Note != "" {
 		text += ": " + p.Note
 	}
@@ -78,16 +79,16 @@ func began(kind jobs.Kind, note string) string {
 }
 
 // waitNotes say what waits, and what keeps it.
-func waitNotes(v answer.Job) []string {
+func waitNotes(on screen.Screen, v answer.Job) []string {
 	var list []string
 	for _, r := range v.Requests {
-		list = append(list, Request(r)+" and waits")
+		list = append(list, Request(on, r)+" and waits")
 	}
 	caughtUp := 0
 	var first time.Time
 	for _, w := range v.Waiting {
 		if w.Kind != jobs.CaughtUp {
-			list = append(list, fmt.Sprintf("the tick of %s waits", view.Time(w.Tick.Time)))
+			list = append(list, fmt.Sprintf("the tick of %s waits", on.Time(w.Tick.Time)))
 			continue
 		}
 		if caughtUp++; caughtUp == 1 {
@@ -96,33 +97,33 @@ func waitNotes(v answer.Job) []string {
 	}
 	switch {
 	case caughtUp == 1:
-		list = append(list, fmt.Sprintf("the tick of %s waits to be caught up", view.Time(first)))
+		list = append(list, fmt.Sprintf("the tick of %s waits to be caught up", on.Time(first)))
 	case caughtUp > 1:
-		list = append(list, fmt.Sprintf("%d ticks, from %s on, wait to be caught up", caughtUp, view.Time(first)))
+		list = append(list, fmt.Sprintf("%d ticks, from %s on, wait to be caught up", caughtUp, on.Time(first)))
 	}
-	return append(list, Daemons(v)...)
+	return append(list, Daemons(on, v)...)
 }
 
 // Daemons says what is known of daemons that should follow the job.
-func Daemons(v answer.Job) []string {
+func Daemons(on screen.Screen, v answer.Job) []string {
 	switch here := v.Schedule.String() + " " + v.Schedule.Zone().String(); {
 	case v.Followed == "":
 		return []string{"no daemon has looked at it on this store yet"}
 	case v.Followed != here:
 		return []string{"daemons have followed another schedule so far: " + v.Followed}
 	case !v.Untaken.IsZero():
-		return []string{"no daemon has taken its tick of " + view.Time(v.Untaken) + ": is one running?"}
+		return []string{"no daemon has taken its tick of " + on.Time(v.Untaken) + ": is one running?"}
 	}
 	return nil
 }
 
 // Request describes a request for a pass.
-func Request(r jobs.Request) string {
+func Request(on screen.Screen, r jobs.Request) string {
 	text := "a pass"
 	if len(r.Regions) > 0 {
 		text += " of " + strings.Join(r.Regions, ", ")
 	}
-	text += fmt.Sprintf(" was requested by %s at %s", r.By, view.Time(r.At.Time))
+	text += fmt.Sprintf(" was requested by %s at %s", r.By, on.Time(r.At.Time))
 	if r.Note != "" {
 		text += " (" + r.Note + ")"
 	}

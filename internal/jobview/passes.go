@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/quotactl/quotactl/internal/table"
+	"github.com/quotactl/quotactl/internal/screen"
+
 	"github.com/quotactl/quotactl/internal/view"
 	"github.com/quotactl/quotactl/jobs"
 )
@@ -31,8 +32,8 @@ func Run(run jobs.Run) string {
 
 // Passes has a row for each run, and their sum; below it is what kept passes from
 // beginning.
-func Passes(passes []jobs.Pass) string {
-	t := table.New("JOB", "REGION", "OUTCOME", "REASON", ">PAGES", ">UNITS")
+func Passes(on screen.Screen, passes []jobs.Pass) string {
+	t := on.Table("JOB", "REGION", "OUTCOME", "REASON", ">PAGES", ">UNITS")
 	pages, units := 0, int64(0)
 	for _, pass := range passes {
 		if len(pass.Runs) == 0 {
@@ -49,15 +50,15 @@ func Passes(passes []jobs.Pass) string {
 		units += pass.Units
 	}
 	t.Add("total", "", "", "", fmt.Sprint(pages), view.Number(units))
-	return t.String() + notBegun(passes)
+	return t.String() + notBegun(on, passes)
 }
 
 // notBegun says below the table what kept passes from beginning.
-func notBegun(passes []jobs.Pass) string {
+func notBegun(on screen.Screen, passes []jobs.Pass) string {
 	var b strings.Builder
 	for _, pass := range passes {
 		if pass.Error != "" {
-			b.WriteString(table.Wrap("  ", pass.Job+": "+pass.Error))
+			b.WriteString(on.Wrap("  ", pass.Job+": "+pass.Error))
 		}
 	}
 	return b.String()

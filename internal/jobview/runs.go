@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/screen"
 	"github.com/quotactl/quotactl/internal/table"
 	"github.com/quotactl/quotactl/internal/view"
 	"github.com/quotactl/quotactl/jobs"
@@ -14,7 +15,7 @@ import (
 
 // Runs shows runs as a table, with what is to be said of each below it. Of one
 // job it is not said which, and there is room for the pages.
-func Runs(at time.Time, list []answer.Run, oneJob bool) string {
+func Runs(on screen.Screen, at time.Time, list []answer.Run, oneJob bool) string {
 	if len(list) == 0 {
 		return "there are no such runs\n"
 	}
@@ -22,15 +23,15 @@ func Runs(at time.Time, list []answer.Run, oneJob bool) string {
 	if oneJob {
 		heads = []string{"TICK", "REGION", "OUTCOME", ">UNITS", ">PAGES", ">TOOK"}
 	}
-	t := table.New(heads...)
+	t := on.Table(heads...)
 	for i, r := range list {
 		first := i == 0 || list[i-1].Job != r.Job || list[i-1].Tick != r.Tick
-		addRun(t, r, at, oneJob, first)
+		addRun(on, t, r, at, oneJob, first)
 		if r.LastSuccess != nil && !slices.ContainsFunc(list[:i], func(newer answer.Run) bool { return newer.Job == r.Job && newer.LastSuccess != nil }) {
 			if r.Starved {
 				t.Below("", "starved: without a complete pass for longer than its stale_after")
 			}
-			t.Below("", lastSuccessText(time.Time(*r.LastSuccess)))
+			t.Below("", lastSuccessText(on, time.Time(*r.LastSuccess)))
 		}
 	}
 	return t.String()
@@ -38,7 +39,7 @@ func Runs(at time.Time, list []answer.Run, oneJob bool) string {
 
 // addRun adds a run to a table of runs. The first run of a pass also says why the pass
 // began.
-func addRun(t *table.Table, r answer.Run, at time.Time, oneJob, first bool) {
+func addRun(on screen.Screen, t *table.Table, r answer.Run, at time.Time, oneJob, first bool) {
 	outcome, units, pages, took := string(r.Outcome), "-", "-", "-"
 	if r.Starved && r.Outcome == jobs.Exhausted {
 		outcome = "starved"
@@ -60,12 +61,12 @@ func addRun(t *table.Table, r answer.Run, at time.Time, oneJob, first bool) {
 	}
 	region := cmp.Or(r.Region, "-")
 	if oneJob {
-		t.Add(view.Time(r.Tick.Time), region, outcome, units, pages, took)
+		t.Add(on.Time(r.Tick.Time), region, outcome, units, pages, took)
 	} else {
-		t.Add(view.Time(r.Tick.Time), r.Job, region, outcome, units, took)
+		t.Add(on.Time(r.Tick.Time), r.Job, region, outcome, units, took)
 	}
 	if r.Until != nil {
-		t.Below("", fmt.Sprintf("%s, until %s", view.Plural(r.Ticks, "tick"), view.Time(r.Until.Time)))
+		t.Below("", fmt.Sprintf("%s, until %s", view.Plural(r.Ticks, "tick"), on.Time(r.Until.Time)))
 	}
 	if why := began(r.Kind, r.Note); why != "" && first {
 		t.Below("", view.Shown(why))
@@ -82,9 +83,9 @@ func addRun(t *table.Table, r answer.Run, at time.Time, oneJob, first bool) {
 }
 
 // lastSuccessText says how long a job that lacks units has had no complete pass.
-func lastSuccessText(at time.Time) string {
+func lastSuccessText(on screen.Screen, at time.Time) string {
 	if at.IsZero() {
 		return "no pass of all its regions has succeeded yet"
 	}
-	return "its last pass of all regions that succeeded ended at " + view.Time(at)
+	return "its last pass of all regions that succeeded ended at " + on.Time(at)
 }

@@ -10,12 +10,15 @@ import (
 	"unicode/utf8"
 )
 
-// Width is the widest a table may be, in columns of a terminal.
+// Width is the widest a table is unless another width is set, in columns of a terminal.
 const Width = 80
 
-// Table is rows under a head. It is written as columns where they fit into
-// Width, else as one block of lines for each row.
+// Table is rows under a head. It is written as columns where they fit into its
+// width, else as one block of lines for each row.
 type Table struct {
+	Width int // at most, in columns
+	// Head paints the heads; nil: it does not. Paint takes no columns.
+	Head func(string) string
 	// Wraps lets the last column go on below itself where that makes the columns fit.
 	Wraps bool
 	head  []string
@@ -27,7 +30,7 @@ type Table struct {
 // New takes the heads of the columns; one that opens with '>' is set to
 // the right.
 func New(heads ...string) *Table {
-	t := &Table{}
+	t := &Table{Width: Width}
 	for _, head := range heads {
 		name, right := strings.CutPrefix(head, ">")
 		t.head = append(t.head, name)
@@ -46,7 +49,7 @@ func (t *Table) Below(mark, text string) {
 		t.under = map[int][]string{}
 	}
 	at := len(t.rows) - 1
-	t.under[at] = append(t.under[at], Wrap("  "+mark, text))
+	t.under[at] = append(t.under[at], Wrap(t.Width, "  "+mark, text))
 }
 
 // Empty says that the table has no rows.
@@ -69,27 +72,36 @@ func (t *Table) String() string {
 	total := -2
 	for i := range t.head {
 		for _, row := range append([][]string{t.head}, t.rows...) {
-			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
+			widths[i] = max(widths[i], columns(row[i]))
 		}
 		total += widths[i] + 2
 	}
 	last := len(widths) - 1
-	if room := Width - (total - widths[last]); total > Width && (!t.Wraps || room < leastRoom) {
+	if room := t.Width - (total - widths[last]); total > t.Width && (!t.Wraps || room < leastRoom) {
 		return t.stacked()
 	}
 	var b strings.Builder
 	for at, row := range append([][]string{t.head}, t.rows...) {
 		line := ""
+		paint := t.paint(at == 0)
 		for i, cell := range row[:last] {
-			line += padded(cell, widths[i], t.right[i]) + "  "
+			line += padded(paint(cell), widths[i], t.right[i]) + "  "
 		}
-		end := row[last]
+		end := paint(row[last])
 		if t.right[last] {
 			end = padded(end, widths[last], true)
 		}
-		b.WriteString(Wrap(line, end) + strings.Join(t.under[at-1], ""))
+		b.WriteString(Wrap(t.Width, line, end) + strings.Join(t.under[at-1], ""))
 	}
 	return b.String()
+}
+
+// paint is how the cells of a row are painted, which is the head or another.
+func (t *Table) paint(head bool) func(string) string {
+	if head && t.Head != nil {
+		return t.Head
+	}
+	return func(cell string) string { return cell }
 }
 
 // leastRoom is the least width, in columns, of a last column that wraps.
@@ -97,7 +109,7 @@ const leastRoom = 20
 
 // padded is a cell as wide as its column.
 func padded(cell string, width int, right bool) string {
-	pad := strings.Repeat(" ", width-utf8.RuneCountInString(cell))
+	pad := strings.Repeat(" ", width-columns(cell))
 	if right {
 		return pad + cell
 	}
@@ -108,7 +120,7 @@ func padded(cell string, width int, right bool) string {
 func (t *Table) stacked() string {
 	width := 0
 	for _, head := range t.head {
-		width = max(width, utf8.RuneCountInString(head))
+		width = max(width, columns(head))
 	}
 	var b strings.Builder
 	for at, row := range t.rows {
@@ -117,34 +129,92 @@ func (t *Table) stacked() string {
 			if i == 0 {
 				indent = ""
 			}
-			pad := strings.Repeat(" ", width+2-len(indent)-utf8.RuneCountInString(t.head[i]))
-			b.WriteString(Wrap(indent+t.head[i]+pad+"  ", cell))
+			pad := strings.Repeat(" ", width+2-len(indent)-columns(t.head[i]))
+			b.WriteString(Wrap(t.Width, indent+t.paint(true)(t.head[i])+pad+"  ", cell))
 		}
 		b.WriteString(strings.Join(t.under[at], ""))
 	}
 	return b.String()
 }
 
-// Wrap puts a label and a value on lines of at most Width. A longer value
+// Wrap puts a label and a value on lines of at most that many columns. A longer value
 // continues below itself, at a word's start if it has words.
-func Wrap(label, value string) string {
-	room := Width - utf8.RuneCountInString(label)
-	blank := strings.Repeat(" ", utf8.RuneCountInString(label))
+func Wrap(width int, label, value string) string {
+	room := max(leastRoom, width-columns(label))
+	blank := strings.Repeat(" ", columns(label))
 	var b strings.Builder
-	for runes := []rune(value); ; label = blank {
-		n := min(room, len(runes))
-		next := n
-		if n < len(runes) {
-			for at := n; at > room/2; at-- {
-				if runes[at] == ' ' {
-					n, next = at, at+1
-					break
-				}
-			}
-		}
-		b.WriteString(strings.TrimRight(label+string(runes[:n]), " ") + "\n")
-		if runes = runes[next:]; len(runes) == 0 {
+	for {
+		line, rest := split(value, room)
+		b.WriteString(strings.TrimRight(label+line, " ") + "\n")
+		if rest == "" {
 			return b.String()
 		}
+		label, value = blank, rest
 	}
+}
+
+// split is what of a text goes on a line of that many columns, and the rest.
+func split(text string, room int) (line, rest string) {
+	taken, space := 0, -1
+	for at := 0; at < len(text); {
+		length, takes := next(text[at:])
+		switch {
+		case text[at] == ' ' && taken > room/2:
+			space = at
+		case taken+takes <= room:
+		case space >= 0:
+			return text[:space], text[space+1:]
+		default:
+			return text[:at], text[at:]
+		}
+		if taken+takes > room {
+			return text[:space], text[space+1:]
+		}
+		at, taken = at+length, taken+takes
+	}
+	return text, ""
+}
+
+// columns is how many columns of a terminal a text takes: its characters without the
+// sequences that colour it.
+func columns(text string) (n int) {
+	for at := 0; at < len(text); {
+		length, width := next(text[at:])
+		at, n = at+length, n+width
+	}
+	return n
+}
+
+// next is the length in bytes of a text's first character, and the columns that it takes: none
+// for a sequence that colours.
+func next(text string) (length, width int) {
+	if strings.HasPrefix(text, "\x1b[") {
+		if end := strings.IndexByte(text, 'm'); end > 0 {
+			return end + 1, 0
+		}
+	}
+	_, length = utf8.DecodeRuneInString(text)
+	return length, 1
+}
+
+// Cut is a line of at most so many columns. The sequences that colour it stay.
+func Cut(width int, line string) string {
+	if columns(line) <= width {
+		return line
+	}
+	var b strings.Builder
+	left := width - 1
+	for at := 0; at < len(line); {
+		length, takes := next(line[at:])
+		switch {
+		case takes == 0, left > 0:
+			b.WriteString(line[at : at+length])
+			left -= takes
+		case left == 0:
+			b.WriteString("…")
+			left--
+		}
+		at += length
+	}
+	return b.String()
 }

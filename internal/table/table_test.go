@@ -80,7 +80,7 @@ func TestWrap(t *testing.T) {
 		strings.Repeat("x", 79):               "- " + strings.Repeat("x", 78) + "\n  x\n",
 		"a " + strings.Repeat("x", 79):        "- a " + strings.Repeat("x", 76) + "\n  xxx\n",
 	} {
-		check.Equal(t, Wrap("- ", value), want, value)
+		check.Equal(t, Wrap(Width, "- ", value), want, value)
 	}
 }
 

@@ -9,51 +9,52 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/screen"
 	"github.com/quotactl/quotactl/internal/table"
 )
 
 // Budget is a budget's name, its limits, and what is to be said of them; the forecast may be
 // nil.
-func Budget(b budget.Status, ahead *answer.BudgetForecast) string {
+func Budget(on screen.Screen, b budget.Status, ahead *answer.BudgetForecast) string {
 	heading := b.Budget
 	if b.Remaining != nil {
 		heading += fmt.Sprintf(": %d units left", *b.Remaining)
 	}
 	shown := slices.DeleteFunc(slices.Clone(b.Limits), hidden)
-	out := table.Wrap("", heading) + Ahead(b) + ByPlan(ahead)
+	out := on.Wrap("", heading) + Ahead(on, b) + ByPlan(on, ahead)
 	if lock, locked := b.LockOf(""); locked {
-		out += table.Wrap("  ", Lock(lock))
+		out += on.Wrap("  ", Lock(on, lock))
 	}
 	if !b.Recovering.IsZero() {
-		out += table.Wrap("  ", "recovering until "+Time(b.Recovering)+": the store has lost data; until all hosts have reported, each may spend only its part of the headroom")
+		out += on.Wrap("  ", "recovering until "+on.Time(b.Recovering)+": the store has lost data; until all hosts have reported, each may spend only its part of the headroom")
 	}
 	for _, o := range b.OtherShares {
-		out += table.Wrap("  ", Others(o))
+		out += on.Wrap("  ", Others(on, o))
 	}
-	out += limitTable(shown).String()
+	out += limitTable(on, shown).String()
 	if left := len(b.Limits) - len(shown); left > 0 {
-		out += table.Wrap("  ", fmt.Sprintf("%s of one operation each with nothing used", Plural(left, "limit")))
+		out += on.Wrap("  ", fmt.Sprintf("%s of one operation each with nothing used", Plural(left, "limit")))
 	}
 	for _, l := range b.Limits {
 		var list []string
 		if !hidden(l) {
-			list = notes(l, b.At)
+			list = notes(on, l, b.At)
 		}
 		if lock, locked := b.LockOf(l.Name); locked {
-			list = append([]string{Lock(lock)}, list...)
+			list = append([]string{Lock(on, lock)}, list...)
 		}
 		for _, note := range list {
-			out += table.Wrap("  ", l.Name+": "+note)
+			out += on.Wrap("  ", l.Name+": "+note)
 		}
 	}
 	return out
 }
 
 // Used is a line for each limit of a budget: what is used of it, by whomever.
-func Used(b budget.Status) string {
+func Used(on screen.Screen, b budget.Status) string {
 	out := ""
 	for _, l := range b.Limits {
-		out += table.Wrap("", fmt.Sprintf("%s, limit %s: %d of %d %s used", b.Budget, l.Name, l.Used, l.Limit.Limit, l.Counts))
+		out += on.Wrap("", fmt.Sprintf("%s, limit %s: %d of %d %s used", b.Budget, l.Name, l.Used, l.Limit.Limit, l.Counts))
 	}
 	return out
 }
@@ -63,17 +64,17 @@ func Used(b budget.Status) string {
 func hidden(l budget.LimitStatus) bool { return strings.Contains(l.Name, ":") && l.Used == 0 }
 
 // Others describes a host with other shares.
-func Others(o budget.OtherShares) string {
+func Others(on screen.Screen, o budget.OtherShares) string {
 	by := "by other shares than these"
 	if o.None {
 		by = "without shares"
 	}
-	return fmt.Sprintf("host %s charged at %s %s: what is guaranteed holds only where all hosts have the same shares", o.Host, Time(o.Last), by)
+	return fmt.Sprintf("host %s charged at %s %s: what is guaranteed holds only where all hosts have the same shares", o.Host, on.Time(o.Last), by)
 }
 
 // Lock describes a lock.
-func Lock(l budget.Lock) string {
-	text := "locked until " + Time(l.Until)
+func Lock(on screen.Screen, l budget.Lock) string {
+	text := "locked until " + on.Time(l.Until)
 	if l.Why != "" {
 		text += ": " + l.Why
 	}
@@ -82,7 +83,7 @@ func Lock(l budget.Lock) string {
 
 // limitTable has a column for debt only if there is any, and one for what is counted only
 // if some limit counts calls.
-func limitTable(limits []budget.LimitStatus) *table.Table {
+func limitTable(on screen.Screen, limits []budget.LimitStatus) *table.Table {
 	indebted, callsToo := false, false
 	for _, l := range limits {
 		indebted = indebted || l.Over > 0
@@ -96,7 +97,7 @@ func limitTable(limits []budget.LimitStatus) *table.Table {
 	if indebted {
 		heads = append(heads, ">OVER")
 	}
-	t := table.New(append(heads, "NEXT RETURN")...)
+	t := on.Table(append(heads, "NEXT RETURN")...)
 	for _, l := range limits {
 		row := []string{l.Name, kindText(l.Window)}
 		if callsToo {
@@ -106,15 +107,15 @@ func limitTable(limits []budget.LimitStatus) *table.Table {
 		if indebted {
 			row = append(row, Number(l.Over))
 		}
-		t.Add(append(row, returnText(l))...)
+		t.Add(append(row, returnText(on, l))...)
 	}
 	return t
 }
 
 // notes is what the table has no room for.
-func notes(l budget.LimitStatus, at time.Time) []string {
+func notes(on screen.Screen, l budget.LimitStatus, at time.Time) []string {
 	var list []string
-	if text := guardText(l.Window, at); text != "" {
+	if text := guardText(on, l.Window, at); text != "" {
 		list = append(list, text)
 	}
 	if l.Over > 0 && l.Observe {
@@ -135,40 +136,40 @@ func notes(l budget.LimitStatus, at time.Time) []string {
 		list = append(list, "only observes: it refuses nothing")
 	}
 	for _, h := range l.Held {
-		list = append(list, heldText(h))
+		list = append(list, heldText(on, h))
 	}
 	for _, s := range l.Shares {
-		list = append(list, shareText(s, l.Remaining))
+		list = append(list, shareText(on, s, l.Remaining))
 	}
 	if !l.Since.IsZero() {
-		list = append(list, "knows what was charged since "+Time(l.Since))
+		list = append(list, "knows what was charged since "+on.Time(l.Since))
 	}
 	return list
 }
 
 // heldText is what a pass holds.
-func heldText(h budget.Held) string {
+func heldText(on screen.Screen, h budget.Held) string {
 	who := "the pass of job " + h.Job
 	if h.Region != "" {
 		who = fmt.Sprintf("the run of job %s, region %s", h.Job, h.Region)
 	}
-	return fmt.Sprintf("%s are held for %s, whose charges draw from them; what it does not spend is back when it ends, at %s at the latest unless it renews them", Number(h.Amount), who, Time(h.Until))
+	return fmt.Sprintf("%s are held for %s, whose charges draw from them; what it does not spend is back when it ends, at %s at the latest unless it renews them", Number(h.Amount), who, on.Time(h.Until))
 }
 
 // guardText says, within the guard after a calendar's reset, which period counts.
-func guardText(w limit.Window, at time.Time) string {
+func guardText(on screen.Screen, w limit.Window, at time.Time) string {
 	began, until, guarded := w.InGuard(at.UnixMicro())
 	if !guarded {
 		return ""
 	}
-	return fmt.Sprintf("was reset at %s, but until %s, because of its guard, the period before still counts, and these numbers are that period's", Time(time.UnixMicro(began)), Time(time.UnixMicro(until)))
+	return fmt.Sprintf("was reset at %s, but until %s, because of its guard, the period before still counts, and these numbers are that period's", on.Time(time.UnixMicro(began)), on.Time(time.UnixMicro(until)))
 }
 
 // shareText is what a share is guaranteed and has used, and what is kept for it of what is
 // left.
-func shareText(s budget.ShareStatus, left int64) string {
+func shareText(on screen.Screen, s budget.ShareStatus, left int64) string {
 	if s.Lapse > 0 && s.InForce == 0 && s.Guarantee > 0 {
-		return fmt.Sprintf("share %s was guaranteed %d until %s, when that lapsed: %d used, 0 kept", s.Name, s.Guarantee, Time(s.LapsesAt), s.Used)
+		return fmt.Sprintf("share %s was guaranteed %d until %s, when that lapsed: %d used, 0 kept", s.Name, s.Guarantee, on.Time(s.LapsesAt), s.Used)
 	}
 	text := fmt.Sprintf("share %s is guaranteed %d: %d used, %d kept, %d borrowed", s.Name, s.InForce, s.Used, s.Kept, s.Borrowed)
 	switch {
@@ -181,7 +182,7 @@ func shareText(s budget.ShareStatus, left int64) string {
 		text += fmt.Sprintf("; only %d are left of what is kept", left)
 	}
 	if !s.LapsesAt.IsZero() {
-		text += "; lapses at " + Time(s.LapsesAt)
+		text += "; lapses at " + on.Time(s.LapsesAt)
 	}
 	return text
 }
@@ -204,9 +205,9 @@ func kindText(w limit.Window) string {
 	return "rolling " + text(w.Length)
 }
 
-func returnText(l budget.LimitStatus) string {
+func returnText(on screen.Screen, l budget.LimitStatus) string {
 	if l.NextReturn.IsZero() {
 		return "-"
 	}
-	return fmt.Sprintf("%d at %s", l.NextAmount, Time(l.NextReturn))
+	return fmt.Sprintf("%d at %s", l.NextAmount, on.Time(l.NextReturn))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
+	"github.com/quotactl/quotactl/internal/screen"
 )
 
 // A share's line says what is guaranteed, until when, and what of it there is.
@@ -33,16 +34,16 @@ func TestShareText(t *testing.T) {
 		{share(60, 60, 0, 60, 0, false), 20, "share nightly is guaranteed 60: 0 used, 60 kept, 0 borrowed; only 20 are left of what is kept"},
 		{share(60, 30, 0, 30, 0, false), 50, "share nightly is guaranteed 30: 0 used, 30 kept, 0 borrowed; the limit is too low for its 60"},
 	} {
-		check.Equal(t, shareText(c.share, c.left), c.want, "text")
+		check.Equal(t, shareText(screen.Pipe(), c.share, c.left), c.want, "text")
 	}
 }
 
 // A limit that only observes refuses nothing, also above its limit.
 func TestNotesOfObservingLimits(t *testing.T) {
 	over := budget.LimitStatus{Limit: limit.Limit{Name: "day", Limit: 100, Window: limit.RollingWindow(time.Hour)}, Over: 6}
-	check.EqualSlices(t, notes(over, time.Time{}), []string{"over its limit by 6; calls are refused until that is gone"}, "enforced")
+	check.EqualSlices(t, notes(screen.Pipe(), over, time.Time{}), []string{"over its limit by 6; calls are refused until that is gone"}, "enforced")
 	over.Observe = true
-	check.EqualSlices(t, notes(over, time.Time{}), []string{"over its limit by 6", "only observes: it refuses nothing"}, "observed")
+	check.EqualSlices(t, notes(screen.Pipe(), over, time.Time{}), []string{"over its limit by 6", "only observes: it refuses nothing"}, "observed")
 }
 
 // Of the limits of one operation each with nothing used, only locks are shown.
@@ -54,7 +55,7 @@ func TestNotesOfHiddenLimits(t *testing.T) {
 			Shares: []budget.ShareStatus{{Share: limit.Share{Name: "nightly", Guarantee: 60}, InForce: 60, Kept: 60}},
 		}
 	}
-	text := Budget(budget.Status{
+	text := Budget(screen.Pipe(), budget.Status{
 		Budget: "up/key1", Limits: []budget.LimitStatus{one("get", 1), one("list", 0), one("put", 0)},
 		Locks: []budget.Lock{{Limit: "each:put", Why: "refused"}},
 	}, nil)
@@ -77,8 +78,8 @@ func TestNotesWithinGuard(t *testing.T) {
 		5*time.Minute - time.Nanosecond: "was reset at 2026-11-25 00:00:00Z, but until 2026-11-25 00:05:00Z, because of its guard, the period before still counts, and these numbers are that period's",
 		5 * time.Minute:                 "",
 	} {
-		check.Equal(t, strings.Join(notes(l, reset.Add(after)), "; "), want, "notes", after)
-		why := strings.Join(strings.Fields(whyLimitText(budget.WhyLimit{LimitStatus: l}, reset.Add(after))), " ")
+		check.Equal(t, strings.Join(notes(screen.Pipe(), l, reset.Add(after)), "; "), want, "notes", after)
+		why := strings.Join(strings.Fields(whyLimitText(screen.Pipe(), budget.WhyLimit{LimitStatus: l}, reset.Add(after))), " ")
 		check.Equal(t, strings.Contains(why, "the period before still counts"), want != "", "why says", why)
 	}
 }
@@ -89,6 +90,6 @@ func TestNotesOfAutomaticHeadroom(t *testing.T) {
 		Limit: limit.Limit{Name: "day", Quota: 1000, Auto: 50, Headroom: 41, Limit: 959, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)},
 		Parts: &headroom.Parts{Known: true, Periods: 3, Drift: 30, InFlight: 11, Least: 2, Most: 50},
 	}
-	check.EqualSlices(t, notes(l, time.Time{}), []string{"headroom 41: 30 drift, 11 in flight"}, "status")
-	check.Contains(t, whyLimitText(budget.WhyLimit{LimitStatus: l}, time.Time{}), "\n  headroom 41: 30 drift, 11 in flight\n", "why")
+	check.EqualSlices(t, notes(screen.Pipe(), l, time.Time{}), []string{"headroom 41: 30 drift, 11 in flight"}, "status")
+	check.Contains(t, whyLimitText(screen.Pipe(), budget.WhyLimit{LimitStatus: l}, time.Time{}), "\n  headroom 41: 30 drift, 11 in flight\n", "why")
 }

@@ -4,11 +4,11 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/internal/answer"
-	"github.com/quotactl/quotactl/internal/table"
+	"github.com/quotactl/quotactl/internal/screen"
 )
 
 // Feedback says what became of a call, and what else its response said.
-func Feedback(f answer.Feedback) string {
+func Feedback(on screen.Screen, f answer.Feedback) string {
 	did := "released"
 	switch {
 	case !f.Held:
@@ -18,18 +18,18 @@ func Feedback(f answer.Feedback) string {
 	case !f.Released:
 		did = "settled at " + Plural(int(f.Units), "unit")
 	}
-	t := table.New("BUDGET", "OPERATION", "ID", "DONE")
+	t := on.Table("BUDGET", "OPERATION", "ID", "DONE")
 	t.Add(f.Budget, f.Operation, f.ID, did)
 	out := t.String()
 	if v := f.Refused; v != nil {
-		said := table.New("THE UPSTREAM SAYS", "BY RULE", "LOCKED")
-		said.Add(v.Means, v.Rule, Locked(string(v.Limit), time.Time(v.Until)))
+		said := on.Table("THE UPSTREAM SAYS", "BY RULE", "LOCKED")
+		said.Add(v.Means, v.Rule, Locked(on, string(v.Limit), time.Time(v.Until)))
 		out += "\n" + said.String()
 	}
 	if len(f.Drift) > 0 {
-		drift := table.New("LIMIT", ">NOT CHARGED BY US", ">IN ALL", "UNTIL")
+		drift := on.Table("LIMIT", ">NOT CHARGED BY US", ">IN ALL", "UNTIL")
 		for _, d := range f.Drift {
-			drift.Add(d.Limit, Number(d.Added), Number(d.Total), Time(time.Time(d.Until)))
+			drift.Add(d.Limit, Number(d.Added), Number(d.Total), on.Time(time.Time(d.Until)))
 		}
 		out += "\n" + drift.String()
 	}
@@ -38,12 +38,12 @@ func Feedback(f answer.Feedback) string {
 
 // Locked is what a refusal has locked, a limit or with an empty name the budget, and until
 // when; zero: nothing.
-func Locked(limit string, until time.Time) string {
+func Locked(on screen.Screen, limit string, until time.Time) string {
 	switch {
 	case until.IsZero():
 		return "nothing"
 	case limit == "":
-		return "the budget until " + Time(until)
+		return "the budget until " + on.Time(until)
 	}
-	return "limit " + limit + " until " + Time(until)
+	return "limit " + limit + " until " + on.Time(until)
 }

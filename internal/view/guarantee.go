@@ -6,12 +6,13 @@ import (
 
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/screen"
 	"github.com/quotactl/quotactl/internal/table"
 )
 
 // Guarantees is a table of what each job, or pattern of jobs, is guaranteed.
-func Guarantees(list []answer.Guarantee) *table.Table {
-	t := table.New("GUARANTEED TO", "BUDGET", "SHARE", "LIMIT", ">UNITS", "UNTIL")
+func Guarantees(on screen.Screen, list []answer.Guarantee) *table.Table {
+	t := on.Table("GUARANTEED TO", "BUDGET", "SHARE", "LIMIT", ">UNITS", "UNTIL")
 	for _, g := range list {
 		share, until := string(g.Share), "always"
 		switch {

@@ -3,12 +3,13 @@ package view
 import (
 	"github.com/quotactl/quotactl/budget/headroom"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/screen"
 	"github.com/quotactl/quotactl/internal/table"
 )
 
 // NewHeadroomTable makes a table of the bounds of automatic headrooms; AddHeadrooms fills it.
-func NewHeadroomTable() *table.Table {
-	return table.New("AUTOMATIC HEADROOM", "LIMIT", ">QUOTA", ">AT LEAST", ">AT MOST")
+func NewHeadroomTable(on screen.Screen) *table.Table {
+	return on.Table("AUTOMATIC HEADROOM", "LIMIT", ">QUOTA", ">AT LEAST", ">AT MOST")
 }
 
 // AddHeadrooms adds the limits of a budget whose headroom is automatic, and reports whether

@@ -7,12 +7,12 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/internal/answer"
-	"github.com/quotactl/quotactl/internal/table"
+	"github.com/quotactl/quotactl/internal/screen"
 )
 
 // History is who spent what since an hour.
-func History(h answer.History) string {
-	t := table.New(strings.ToUpper(h.By), ">UNITS", ">PART", ">CALLS")
+func History(on screen.Screen, h answer.History) string {
+	t := on.Table(strings.ToUpper(h.By), ">UNITS", ">PART", ">CALLS")
 	for _, row := range h.Rows {
 		t.Add(groupText(h.By, *row.Name), Number(row.Units), fmt.Sprintf("%.1f%%", 100**row.Part), Number(row.Calls))
 	}
@@ -21,16 +21,16 @@ func History(h answer.History) string {
 	if h.Job != "" {
 		heading += ", job " + h.Job
 	}
-	heading += ", since " + Time(time.Time(h.From))
+	heading += ", since " + on.Time(time.Time(h.From))
 	if h.Timezone != "UTC" {
 		heading += ", in " + h.Timezone
 	}
-	out := table.Wrap("", heading) + t.String()
+	out := on.Wrap("", heading) + t.String()
 	for _, row := range h.Beside {
-		out += table.Wrap("", fmt.Sprintf("beside the total: %s %s", *row.Name, Number(row.Units)))
+		out += on.Wrap("", fmt.Sprintf("beside the total: %s %s", *row.Name, Number(row.Units)))
 	}
 	if since := time.Time(h.Since); !since.IsZero() {
-		out += table.Wrap("", "The history begins at "+Time(since)+".")
+		out += on.Wrap("", "The history begins at "+on.Time(since)+".")
 	}
 	return out
 }
@@ -47,13 +47,13 @@ func groupText(by, name string) string {
 }
 
 // Ledger is who spent what the ledger holds, and what each share of the limits has used.
-func Ledger(s budget.Spent, limits []budget.LimitStatus) string {
+func Ledger(on screen.Screen, s budget.Spent, limits []budget.LimitStatus) string {
 	head := map[budget.GroupBy]string{budget.ByOperation: "OPERATION", budget.ByJob: "JOB", budget.ByRegion: "REGION", budget.ByRun: "RUN"}[s.By]
 	heads := []string{head, ">UNITS", ">PART", ">CALLS", ">OPEN"}
 	if s.Total.Observed > 0 {
 		heads = append(heads, ">WOULD REFUSE")
 	}
-	t := table.New(heads...)
+	t := on.Table(heads...)
 	add := func(name string, row budget.SpentRow) {
 		cells := []string{name, Number(row.Units), fmt.Sprintf("%.1f%%", 100*answer.Part(row, s.Total)), Number(row.Calls), Number(row.Open)}
 		if s.Total.Observed > 0 {
@@ -70,18 +70,18 @@ func Ledger(s budget.Spent, limits []budget.LimitStatus) string {
 	add("total", s.Total)
 	over := "the whole ledger"
 	if !s.From.IsZero() {
-		over = "since " + Time(s.From)
+		over = "since " + on.Time(s.From)
 	}
-	out := table.Wrap("", s.Budget+", "+over) + t.String()
+	out := on.Wrap("", s.Budget+", "+over) + t.String()
 	if !s.Since.IsZero() {
-		out += table.Wrap("", "Charges up to "+Time(s.Since)+" no longer count and are not included.")
+		out += on.Wrap("", "Charges up to "+on.Time(s.Since)+" no longer count and are not included.")
 	}
-	return out + shareTable(limits)
+	return out + shareTable(on, limits)
 }
 
 // shareTable has a line for each share of each limit; empty: no limit is divided.
-func shareTable(limits []budget.LimitStatus) string {
-	t := table.New("SHARE", "LIMIT", ">GUARANTEED", ">IN FORCE", ">USED", ">KEPT", ">BORROWED")
+func shareTable(on screen.Screen, limits []budget.LimitStatus) string {
+	t := on.Table("SHARE", "LIMIT", ">GUARANTEED", ">IN FORCE", ">USED", ">KEPT", ">BORROWED")
 	divided := false
 	for _, l := range limits {
 		for _, s := range l.Shares {

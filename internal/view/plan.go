@@ -9,61 +9,72 @@ import (
 
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/screen"
 	"github.com/quotactl/quotactl/internal/table"
 )
 
-// Plan is a plan for people: the verdict first, then the jobs, and a plot of each limit.
-func Plan(p *answer.Plan) string {
+// Plan is a plan for people: the verdict first, then the jobs, and a plot of each limit; on a
+// terminal without all only of those with least left that it has lines for.
+func Plan(on screen.Screen, p *answer.Plan, all bool) string {
 	if len(p.Jobs) == 0 {
 		return "There are no jobs, so there is nothing to plan.\n"
 	}
 	var b strings.Builder
-	b.WriteString(planVerdict(p))
-	b.WriteString("\n" + planJobs(p.Jobs).String())
+	b.WriteString(planVerdict(on, p))
+	b.WriteString("\n" + planJobs(on, p.Jobs).String())
 	from, until := time.Time(p.From), time.Time(p.Until)
-	b.WriteString("\n" + table.Wrap("", fmt.Sprintf("What is used of each limit from %s to %s, a column for %s:", Time(from), Time(until), Roughly(until.Sub(from)/plotWidth))))
+	b.WriteString("\n" + on.Wrap("", fmt.Sprintf("What is used of each limit from %s to %s, a column for %s:", on.Brief(from), on.Brief(until), Roughly(until.Sub(from)/time.Duration(plotWidth(on))))))
+	var plots []block
 	for _, budget := range p.Budgets {
-		b.WriteString("\n" + table.Wrap("", budget.Budget))
+		heading := "\n" + on.Wrap("", budget.Budget)
 		for i := range budget.Limits {
-			if l := &budget.Limits[i]; !l.Hidden() {
-				b.WriteString(planLimit(l, from, until))
+			l := &budget.Limits[i]
+			if l.Hidden() {
+				continue
 			}
+			plots = append(plots, block{heading + planLimit(on, l, from, until), float64(l.Least) / float64(max(1, l.Limit))})
+			heading = ""
 		}
 	}
+	shown, left := fit(on, all, b.String(), plots)
+	b.WriteString(shown)
+	if left > 0 {
+		b.WriteString(on.Wrap("", on.Faint(Plural(left, "more limit")+" with more left; -v shows all")))
+	}
 	if len(p.Guesses) > 0 {
-		b.WriteString("\n" + table.Wrap("", fmt.Sprintf("It is not known what the runs of %s need, so this plan counts nothing for them. Write needs into the tables of these jobs; without, needs are learned from five complete runs on.", strings.Join(p.Guesses, ", "))))
+		b.WriteString("\n" + on.Wrap("", fmt.Sprintf("It is not known what the runs of %s need, so this plan counts nothing for them. Write needs into the tables of these jobs; without, needs are learned from five complete runs on.", strings.Join(p.Guesses, ", "))))
 	}
 	if p.Advised && len(p.Advice) == 0 {
-		b.WriteString("\n" + table.Wrap("", "Nothing that was tried (another hour or minute, another stagger, a share, fewer pages) makes more passes complete."))
+		b.WriteString("\n" + on.Wrap("", "Nothing that was tried (another hour or minute, another stagger, a share, fewer pages) makes more passes complete."))
 	}
 	for _, a := range p.Advice {
 		text := fmt.Sprintf("With this change, %d of %d passes will be complete", a.Complete, a.Passes)
 		if a.FirstCut != nil {
 			text += "; " + a.FirstCut.Job + " will still lack units"
 		}
-		b.WriteString("\n" + table.Wrap("", text+":") + "  --set '" + a.Set + "'\n")
+		b.WriteString("\n" + on.Wrap("", text+":") + "  --set '" + a.Set + "'\n")
 	}
 	return b.String()
 }
 
 // planVerdict is the answer in a sentence.
-func planVerdict(p *answer.Plan) string {
+func planVerdict(on screen.Screen, p *answer.Plan) string {
 	complete, passes := p.Complete()
-	until, fits := "until "+Time(time.Time(p.Until)), "fits: "
+	until, fits := "until "+on.Brief(time.Time(p.Until)), "fits: "
 	if len(p.Guesses) > 0 {
 		fits = "fits, as far as needs are known: "
 	}
 	switch first := p.First; {
 	case first != nil:
-		return table.Wrap("", fmt.Sprintf("short: %s. %d of %s %s will be complete.", cutText(first, true), complete, Plural(passes, "pass"), until))
+		return on.Wrap("", fmt.Sprintf("short: %s. %d of %s %s will be complete.", cutText(on, first, true), complete, Plural(passes, "pass"), until))
 	case p.HighCut() != nil:
-		return table.Wrap("", fmt.Sprintf("%sno pass %s lacks units. But if each run takes as much as nine of ten runs do not exceed: %s.", fits, until, cutText(p.HighCut(), true)))
+		return on.Wrap("", fmt.Sprintf("%sno pass %s lacks units. But if each run takes as much as nine of ten runs do not exceed: %s.", fits, until, cutText(on, p.HighCut(), true)))
 	}
-	return table.Wrap("", fmt.Sprintf("%sno pass %s lacks units (%s, %d complete).", fits, until, Plural(passes, "pass"), complete))
+	return on.Wrap("", fmt.Sprintf("%sno pass %s lacks units (%s, %d complete).", fits, until, Plural(passes, "pass"), complete))
 }
 
 // cutText says which pass is cut, when, by which limit, and by how many units.
-func cutText(c *answer.PlanFirstCut, names bool) string {
+func cutText(on screen.Screen, c *answer.PlanFirstCut, names bool) string {
 	what := "will be cut"
 	switch c.Outcome {
 	case "not_started":
@@ -73,14 +84,19 @@ func cutText(c *answer.PlanFirstCut, names bool) string {
 	case "failed":
 		what = "will fail"
 	}
-	text := "tick " + Time(time.Time(c.Tick))
-	if names {
+	text := "tick " + on.Brief(time.Time(c.Tick))
+	switch atTick := time.Time(c.Tick).Equal(time.Time(c.At)); {
+	case on.Terminal && atTick && names:
+		text = c.Job
+	case on.Terminal && atTick:
+		text = "its pass"
+	case names:
 		text = fmt.Sprintf("%s (%s)", c.Job, text)
 	}
 	if c.Limit == "" {
 		return text + " has lacked units already and will not be complete"
 	}
-	text += fmt.Sprintf(" %s at %s", what, Time(time.Time(c.At)))
+	text += fmt.Sprintf(" %s at %s", what, on.Time(time.Time(c.At)))
 	if c.Limit == "lock" {
 		return text + ": locked"
 	}
@@ -88,7 +104,7 @@ func cutText(c *answer.PlanFirstCut, names bool) string {
 }
 
 // planJobs is what becomes of each job. Columns that would be 0 throughout are left out.
-func planJobs(list []answer.PlanJob) *table.Table {
+func planJobs(on screen.Screen, list []answer.PlanJob) *table.Table {
 	rare := []struct {
 		head string
 		of   func(*answer.PlanJob) int
@@ -109,7 +125,7 @@ func planJobs(list []answer.PlanJob) *table.Table {
 	for _, one := range rare {
 		heads = append(heads, one.head)
 	}
-	t := table.New(append(heads, ">UNITS", "A PASS NEEDS")...)
+	t := on.Table(append(heads, ">UNITS", "A PASS NEEDS")...)
 	for i := range list {
 		j := &list[i]
 		row := []string{j.Job, fmt.Sprint(j.Passes), fmt.Sprint(j.Complete)}
@@ -118,20 +134,25 @@ func planJobs(list []answer.PlanJob) *table.Table {
 		}
 		t.Add(append(row, Number(j.Units), Needs(j.Expected().Needs))...)
 		if c := j.FirstCut; c != nil {
-			t.Below("", "first: "+cutText(c, false))
+			t.Below("", "first: "+cutText(on, c, false))
 		}
 	}
 	return t
 }
 
 // plotWidth is how many columns a plot has.
-const plotWidth = 64
+func plotWidth(on screen.Screen) int {
+	if !on.Terminal {
+		return 64
+	}
+	return min(on.Width-6, 192)
+}
 
 // bars are the eighths of a plot's line, from nothing to the whole limit.
 var bars = []rune(" ▁▂▃▄▅▆▇█")
 
 // planLimit is a plot of what a limit has used, and what is left at its resets.
-func planLimit(l *answer.PlanLimit, from, until time.Time) string {
+func planLimit(on screen.Screen, l *answer.PlanLimit, from, until time.Time) string {
 	unit := "units"
 	if l.Counts == limit.CountCalls {
 		unit = "calls"
@@ -140,14 +161,15 @@ func planLimit(l *answer.PlanLimit, from, until time.Time) string {
 	if l.Observed() {
 		name += " (observe mode)"
 	}
-	head := fmt.Sprintf("%s: %s of %s %s used now; fewest left: %s, at %s", name, Number(l.UsedNow), Number(l.Limit), unit, Number(l.Least), Time(time.Time(l.LeastAt)))
-	out := table.Wrap("  ", head)
-	line := make([]rune, plotWidth)
+	head := fmt.Sprintf("%s: %s of %s %s used now; fewest left: %s, at %s", name, Number(l.UsedNow), Number(l.Limit), unit, Number(l.Least), on.Time(time.Time(l.LeastAt)))
+	out := on.Wrap("  ", head)
+	width := plotWidth(on)
+	line := make([]rune, width)
 	span := until.Sub(from)
 	column := func(at time.Time) int {
-		return min(plotWidth-1, max(0, int(int64(at.Sub(from))*plotWidth/max(1, int64(span)))))
+		return min(width-1, max(0, int(int64(at.Sub(from))*int64(width)/max(1, int64(span)))))
 	}
-	highest, sampled := make([]int64, plotWidth), make([]bool, plotWidth)
+	highest, sampled := make([]int64, width), make([]bool, width)
 	for _, s := range l.Series {
 		c := column(time.Time(s.At))
 		highest[c], sampled[c] = max(highest[c], s.Used), true
@@ -163,7 +185,7 @@ func planLimit(l *answer.PlanLimit, from, until time.Time) string {
 		line[i] = bars[part]
 	}
 	out += "    |" + string(line) + "|\n"
-	marks := []rune(strings.Repeat(" ", plotWidth))
+	marks := []rune(strings.Repeat(" ", width))
 	for _, r := range l.Resets {
 		marks[column(time.Time(r.At))] = '^'
 	}
@@ -172,62 +194,69 @@ func planLimit(l *answer.PlanLimit, from, until time.Time) string {
 		const most = 3
 		var texts []string
 		for _, r := range l.Resets[:min(most, len(l.Resets))] {
-			texts = append(texts, fmt.Sprintf("at %s with %s left", Time(time.Time(r.At)), Number(r.Left)))
+			texts = append(texts, fmt.Sprintf("at %s with %s left", on.Time(time.Time(r.At)), Number(r.Left)))
 		}
 		if more := len(l.Resets) - most; more > 0 {
 			texts = append(texts, fmt.Sprintf("%d more", more))
 		}
-		out += table.Wrap("    ^ ", "resets "+strings.Join(texts, ", "))
+		out += on.Wrap("    ^ ", "resets "+strings.Join(texts, ", "))
 	}
 	return out
 }
 
 // Beside compares two plans in a sentence.
-func Beside(present, other *answer.Plan) string {
+func Beside(on screen.Screen, present, other *answer.Plan) string {
 	before, of := present.Complete()
 	after, passes := other.Complete()
 	known := ""
 	if len(present.Guesses)+len(other.Guesses) > 0 {
 		known = ", as far as needs are known"
 	}
-	return table.Wrap("", fmt.Sprintf("With the change, %d of %s will be complete; without it, %d of %d%s.", after, Plural(passes, "pass"), before, of, known))
+	return on.Wrap("", fmt.Sprintf("With the change, %d of %s will be complete; without it, %d of %d%s.", after, Plural(passes, "pass"), before, of, known))
 }
 
 // Replay is a replay for people.
-func Replay(r *answer.Replay) string {
+func Replay(on screen.Screen, r *answer.Replay) string {
 	var b strings.Builder
 	for _, one := range r.Budgets {
 		since := time.Time(r.From)
 		if at := time.Time(one.Since); !at.IsZero() {
 			since = at
 		}
-		text := fmt.Sprintf("%s: %s since %s, %s units", one.Budget, Plural(int(one.Calls), "call"), Time(since), Number(one.Charged))
+		text := fmt.Sprintf("%s: %s since %s, %s units", one.Budget, Plural(int(one.Calls), "call"), on.Time(since), Number(one.Charged))
 		if one.Units != one.Charged {
 			text += fmt.Sprintf(", %s at these prices", Number(one.Units))
 		}
 		switch {
 		case one.Calls == 0:
-			b.WriteString(table.Wrap("", fmt.Sprintf("%s: nothing was charged since %s.", one.Budget, Time(since))))
+			b.WriteString(on.Wrap("", fmt.Sprintf("%s: nothing was charged since %s.", one.Budget, on.Time(since))))
 			continue
 		case len(one.Refused) == 0:
-			b.WriteString(table.Wrap("", text+"; all would have fitted."))
+			b.WriteString(on.Wrap("", text+"; all would have fitted."))
 			continue
 		}
 		calls, units := int64(0), int64(0)
-		t := table.New("JOB", "OPERATION", ">CALLS", ">UNITS", "FIRST IN THE HOUR", "LIMIT")
+		t := on.Table("JOB", "OPERATION", ">CALLS", ">UNITS", "FIRST IN THE HOUR", "LIMIT")
 		for _, f := range one.Refused {
 			calls, units = calls+f.Calls, units+f.Units
-			t.Add(Shown(cmp.Or(string(f.Job), "-")), f.Operation, Number(f.Calls), Number(f.Units), Time(time.Time(f.First)), f.Limit)
+			t.Add(Shown(cmp.Or(string(f.Job), "-")), f.Operation, Number(f.Calls), Number(f.Units), on.Time(time.Time(f.First)), f.Limit)
 		}
-		b.WriteString(table.Wrap("", text+fmt.Sprintf("; %s (%s units) would not have fitted:", Plural(int(calls), "call"), Number(units))) + t.String())
+		b.WriteString(on.Wrap("", text+fmt.Sprintf("; %s (%s units) would not have fitted:", Plural(int(calls), "call"), Number(units))) + t.String())
 	}
-	b.WriteString(table.Wrap("", "The history is by the hour: the calls of an hour are taken as made when they fit best. Calls that were refused at the time are not in it."))
+	b.WriteString(on.Wrap("", "The history is by the hour: the calls of an hour are taken as made when they fit best. Calls that were refused at the time are not in it."))
 	return b.String()
 }
 
-// ByPlan says what the jobs' plan makes of a budget: the first pass that lacks units, else the
-// least that is left. It is empty for nil.
-func ByPlan(f *answer.BudgetForecast) string {
+// ByPlan is a line that says what the jobs' plan makes of a budget: the first pass that lacks
+// units, else the least that is left. It is empty for nil.
+func ByPlan(on screen.Screen, f *answer.BudgetForecast) string {
+	if text := byPlan(on, f); text != "" {
+		return on.Wrap("  ", text)
+	}
+	return ""
+}
+
+func byPlan(on screen.Screen, f *answer.BudgetForecast) string {
 	if f == nil || f.Passes == 0 {
 		return ""
 	}
@@ -238,21 +267,21 @@ func ByPlan(f *answer.BudgetForecast) string {
 	beside := ""
 	switch unknown := strings.Join(f.Unknown, ", "); {
 	case !f.Known() && f.FirstCut == nil:
-		return table.Wrap("  ", "by plan: not known, since it is not known what the runs of "+unknown+" need")
+		return "by plan: not known, since it is not known what the runs of " + unknown + " need"
 	case unknown != "":
 		beside = "; it counts nothing for " + unknown + ", whose needs are not known"
 	}
 	if f.FirstCut != nil {
-		return table.Wrap("  ", about+cutText(f.FirstCut, true)+fmt.Sprintf("; %d of %s until %s will be complete", f.Complete, Plural(f.Passes, "pass"), Time(time.Time(f.Until)))+beside)
+		return about + cutText(on, f.FirstCut, true) + fmt.Sprintf("; %d of %s until %s will be complete", f.Complete, Plural(f.Passes, "pass"), on.Brief(time.Time(f.Until))) + beside
 	}
-	text := about + fmt.Sprintf("no pass until %s lacks units", Time(time.Time(f.Until)))
+	text := about + fmt.Sprintf("no pass until %s lacks units", on.Brief(time.Time(f.Until)))
 	if f.Least != nil {
-		text += fmt.Sprintf("; fewest left: %s of limit %s, at %s", Number(f.Least.Remaining), f.Least.Limit, Time(time.Time(f.Least.At)))
+		text += fmt.Sprintf("; fewest left: %s of limit %s, at %s", Number(f.Least.Remaining), f.Least.Limit, on.Time(time.Time(f.Least.At)))
 	}
-	return table.Wrap("  ", text+beside)
+	return text + beside
 }
 
 // JobByPlan says what the plan makes of a job of which a pass lacks units.
-func JobByPlan(f *answer.JobForecast) string {
-	return fmt.Sprintf("by plan: %s; %d of %s until %s will be complete", cutText(f.FirstCut, false), f.Complete, Plural(f.Passes, "pass"), Time(time.Time(f.Until)))
+func JobByPlan(on screen.Screen, f *answer.JobForecast) string {
+	return fmt.Sprintf("by plan: %s; %d of %s until %s will be complete", cutText(on, f.FirstCut, false), f.Complete, Plural(f.Passes, "pass"), on.Brief(time.Time(f.Until)))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/plan"
+	"github.com/quotactl/quotactl/internal/screen"
 	"github.com/quotactl/quotactl/jobs"
 	"github.com/quotactl/quotactl/jobs/needs"
 )
@@ -91,7 +92,7 @@ func TestPlanThatFits(t *testing.T) {
 	w := newPlanWorld(day, calls, planLimitOf("each:get", 10, 9, 0, 1), planLimitOf("each:put", 10, 10, 0, 0))
 	w.job("orders", configured(100), plan.Complete, plan.Complete, plan.Skipped)
 	w.job("stock", needs.Estimate{Source: needs.Bound, Amounts: []needs.Amount{{Operation: "get", Units: 8, Calls: 8}}})
-	saysExactly(t, Plan(w.says(nil, nil, false)), `
+	saysExactly(t, Plan(screen.Pipe(), w.says(nil, nil, false), false), `
 fits: no pass until 2026-11-22 12:00:00Z lacks units (3 passes, 2 complete).
 
 JOB     PASSES  COMPLETE  SKIPPED  UNITS  A PASS NEEDS
@@ -120,7 +121,7 @@ func TestPlanThatIsShort(t *testing.T) {
 	w := newPlanWorld()
 	w.job("a-job-with-a-name-that-is-quite-long", configured(100), plan.Complete, plan.Cut, plan.NotStarted, plan.Deferred, plan.Skipped, plan.Failed)
 	w.job("guess", needs.Estimate{Source: needs.Unknown}, plan.Complete)
-	saysExactly(t, Plan(w.says(nil, nil, true)), `
+	saysExactly(t, Plan(screen.Pipe(), w.says(nil, nil, true), false), `
 short: a-job-with-a-name-that-is-quite-long (tick 2026-11-20 14:00:00Z) will be
 cut at 2026-11-20 14:04:00Z by limit day, 50 short. 2 of 7 passes until
 2026-11-22 12:00:00Z will be complete.
@@ -163,7 +164,7 @@ pages) makes more passes complete.
 	better := newPlanWorld()
 	better.job("orders", configured(100), plan.Complete, plan.Complete)
 	advice := &plan.Advice{Set: `job.orders.schedule="0 9 * * *"`, Complete: 2, Change: &better.Plan}
-	if got, want := Plan(w.says(nil, advice, true)), "\nWith this change, 2 of 2 passes will be complete:\n  --set 'job.orders.schedule=\"0 9 * * *\"'\n"; !strings.HasSuffix(got, want) {
+	if got, want := Plan(screen.Pipe(), w.says(nil, advice, true), false), "\nWith this change, 2 of 2 passes will be complete:\n  --set 'job.orders.schedule=\"0 9 * * *\"'\n"; !strings.HasSuffix(got, want) {
 		t.Errorf("it says\n%s\nwant at the end%s", got, want)
 	}
 }
@@ -174,7 +175,7 @@ func TestPlanVerdict(t *testing.T) {
 		w := newPlanWorld()
 		w.job("orders", configured(100), outcome)
 		change(w.Passes[0])
-		text, _, _ := strings.Cut(Plan(w.says(nil, nil, false)), "\n\n")
+		text, _, _ := strings.Cut(Plan(screen.Pipe(), w.says(nil, nil, false), false), "\n\n")
 		return strings.Join(strings.Fields(text), " ")
 	}
 	same := func(*plan.Pass) {}
@@ -192,19 +193,19 @@ func TestPlanVerdict(t *testing.T) {
 	} {
 		check.Equal(t, verdict(test.change, test.outcome), "short: orders (tick 2026-11-20 13:00:00Z) "+test.want+end, "verdict")
 	}
-	check.Equal(t, Plan(newPlanWorld().says(nil, nil, false)), "There are no jobs, so there is nothing to plan.\n", "no jobs")
+	check.Equal(t, Plan(screen.Pipe(), newPlanWorld().says(nil, nil, false)), "There are no jobs, so there is nothing to plan.\n", "no jobs")
 
 	w, high := newPlanWorld(), newPlanWorld()
 	w.job("orders", configured(100), plan.Complete)
 	high.job("orders", configured(100), plan.Cut)
-	text := Plan(w.says(&high.Plan, nil, false))
+	text := Plan(screen.Pipe(), w.says(&high.Plan, nil, false), false)
 	check.Contains(t, text, `fits: no pass until 2026-11-22 12:00:00Z lacks units. But if each run takes as
 much as nine of ten runs do not exceed: orders (tick 2026-11-20 13:00:00Z) will
 be cut at 2026-11-20 13:04:00Z by limit day, 50 short.
 `, "high")
 	w.job("guess", needs.Estimate{Source: needs.Unknown})
-	check.Contains(t, Plan(w.says(nil, nil, false)), "fits, as far as needs are known: no pass until ", "unknown")
-	check.Equal(t, Beside(w.says(nil, nil, false), w.says(nil, nil, false)), "With the change, 1 of 1 pass will be complete; without it, 1 of 1, as far as\nneeds are known.\n", "beside")
+	check.Contains(t, Plan(screen.Pipe(), w.says(nil, nil, false), false), "fits, as far as needs are known: no pass until ", "unknown")
+	check.Equal(t, Beside(screen.Pipe(), w.says(nil, nil, false), w.says(nil, nil, false)), "With the change, 1 of 1 pass will be complete; without it, 1 of 1, as far as\nneeds are known.\n", "beside")
 }
 
 // What status and jobs say of a budget by plan.
@@ -213,9 +214,9 @@ func TestByPlan(t *testing.T) {
 		w := newPlanWorld(planLimitOf("week", 1000, 300, 0), planLimitOf("day", 100, 20, 0))
 		w.Question.Budgets[0].Rough = rough
 		add(w)
-		return ByPlan(answer.NewForecast(&w.Question, &w.Plan).Budget("shop/main"))
+		return ByPlan(screen.Pipe(), answer.NewForecast(&w.Question, &w.Plan).Budget("shop/main"))
 	}
-	check.Equal(t, ByPlan(nil), "", "no plan")
+	check.Equal(t, ByPlan(screen.Pipe(), nil), "", "no plan")
 	check.Equal(t, says(false, func(*planWorld) {}), "", "no passes")
 	fits := func(w *planWorld) { w.job("orders", configured(100), plan.Complete) }
 	cut := func(w *planWorld) { w.job("stock", configured(100), plan.Complete, plan.Cut) }
@@ -239,7 +240,7 @@ func TestByPlan(t *testing.T) {
 `)
 	w := newPlanWorld()
 	cut(w)
-	check.Equal(t, JobByPlan(answer.NewForecast(&w.Question, &w.Plan).Job("stock")),
+	check.Equal(t, JobByPlan(screen.Pipe(), answer.NewForecast(&w.Question, &w.Plan).Job("stock")),
 		"by plan: tick 2026-11-20 14:00:00Z will be cut at 2026-11-20 14:04:00Z by limit day, 50 short; 1 of 2 passes until 2026-11-22 12:00:00Z will be complete", "a job")
 }
 
@@ -253,7 +254,7 @@ func TestReplay(t *testing.T) {
 			{Operation: "get", Calls: 1, Units: 1, First: noon.Add(3 * time.Hour), Limit: "day"},
 		}},
 	}, noon.Add(48*time.Hour))
-	saysExactly(t, Replay(&r), `
+	saysExactly(t, Replay(screen.Pipe(), &r), `
 shop/idle: nothing was charged since 2026-11-20 12:00:00Z.
 shop/main: 1 call since 2026-11-20 12:00:00Z, 100 units; all would have fitted.
 shop/new: 20 calls since 2026-11-20 13:00:00Z, 1000 units, 2000 at these prices;
@@ -275,7 +276,7 @@ func TestPlotOfAShortSpan(t *testing.T) {
 	w := newPlanWorld(l)
 	w.Plan.Until = noon.Add(time.Minute)
 	w.job("orders", configured(1))
-	check.Contains(t, Plan(w.says(nil, nil, false)), fmt.Sprintf("|%s|", strings.Repeat("▄", plotWidth)), "plot")
+	check.Contains(t, Plan(screen.Pipe(), w.says(nil, nil, false), false), fmt.Sprintf("|%s|", strings.Repeat("▄", plotWidth)), "plot")
 }
 
 // A column shows the most that any of its samples has.
@@ -283,5 +284,5 @@ func TestPlotOfTheHighest(t *testing.T) {
 	w := newPlanWorld(planLimitOf("day", 8, 8, make([]int64, 4*plotWidth)...))
 	w.Plan.Budgets[0].Limits[0].Series[1].Used = 8
 	w.job("orders", configured(1))
-	check.Contains(t, Plan(w.says(nil, nil, false)), fmt.Sprintf("|█%s|", strings.Repeat(" ", plotWidth-1)), "plot")
+	check.Contains(t, Plan(screen.Pipe(), w.says(nil, nil, false), false), fmt.Sprintf("|█%s|", strings.Repeat(" ", plotWidth-1)), "plot")
 }

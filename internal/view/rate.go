@@ -4,20 +4,21 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/quotactl/quotactl/internal/screen"
+
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/limit"
-	"github.com/quotactl/quotactl/internal/table"
 )
 
 // Ahead says what comes of a budget that was rated: at the present rate, by the limit that is
 // empty first, else by the one with the least left. It is empty if nothing is spent.
 // [ByPlan] is the line below.
-func Ahead(b budget.Status) string {
+func Ahead(on screen.Screen, b budget.Status) string {
 	first := firstEmpty(b)
 	if first == nil {
 		return ""
 	}
-	return table.Wrap("  ", rateText(*first))
+	return on.Wrap("  ", rateText(on, *first))
 }
 
 // firstEmpty is the limit that is empty first at its rate, else the one with the least left,
@@ -47,25 +48,25 @@ func firstEmpty(b budget.Status) (first *budget.LimitStatus) {
 }
 
 // rateText is "limit daily: 120 units an hour since …; at this rate empty at …, resets at …".
-func rateText(l budget.LimitStatus) string {
+func rateText(on screen.Screen, l budget.LimitStatus) string {
 	r := l.Rate
 	what := "units"
 	if l.Counts == limit.CountCalls {
 		what = "calls"
 	}
-	text := fmt.Sprintf("limit %s: %s %s an hour since %s; ", l.Name, perHour(r.PerHour), what, Time(r.Since))
+	text := fmt.Sprintf("limit %s: %s %s an hour since %s; ", l.Name, perHour(r.PerHour), what, on.Brief(r.Since))
 	switch {
 	case l.Remaining == 0:
 		text += "empty now"
 	case !r.EmptyAt.IsZero():
-		text += "at this rate empty at " + Time(r.EmptyAt)
+		text += "at this rate empty at " + on.Time(r.EmptyAt)
 	case !r.ResetsAt.IsZero():
-		return text + "at this rate it lasts until it resets at " + Time(r.ResetsAt)
+		return text + "at this rate it lasts until it resets at " + on.Time(r.ResetsAt)
 	default:
 		return text + "at this rate it does not run out"
 	}
 	if !r.ResetsAt.IsZero() {
-		text += ", resets at " + Time(r.ResetsAt)
+		text += ", resets at " + on.Time(r.ResetsAt)
 	}
 	return text
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/rate"
 	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/screen"
 )
 
 // Of several limits the one that is empty first is shown, else the one with the least left.
@@ -60,6 +61,6 @@ func TestAhead(t *testing.T) {
 		if want != "" {
 			want = want[1:]
 		}
-		check.Equal(t, Ahead(budget.Status{Limits: test.limits}), want, test.limits)
+		check.Equal(t, Ahead(screen.Pipe(), budget.Status{Limits: test.limits}), want, test.limits)
 	}
 }

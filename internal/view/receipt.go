@@ -3,18 +3,19 @@ package view
 import (
 	"time"
 
+	"github.com/quotactl/quotactl/internal/screen"
+
 	"github.com/quotactl/quotactl/budget"
-	"github.com/quotactl/quotactl/internal/table"
 )
 
 // Receipt says what was charged, or would fit. A lease above 0 is that of a reservation.
-func Receipt(r budget.Receipt, lease time.Duration, dryRun bool) string {
+func Receipt(on screen.Screen, r budget.Receipt, lease time.Duration, dryRun bool) string {
 	charged := Plural(int(r.Units), "unit")
 	if dryRun {
 		charged = "none; " + Number(r.Units) + " would fit"
 	}
 	if lease > 0 && !dryRun && !r.Replayed {
-		charged += " until " + Time(r.At.Add(lease))
+		charged += " until " + on.Time(r.At.Add(lease))
 	}
 	switch {
 	case r.Replayed && r.Ended != "":
@@ -25,7 +26,7 @@ func Receipt(r budget.Receipt, lease time.Duration, dryRun bool) string {
 	if r.Source == budget.SourceAllowance {
 		charged += ", by this host's allowance"
 	}
-	t := table.New("BUDGET", "OPERATION", "CHARGED", ">LEFT", "IN LIMIT", "ID")
+	t := on.Table("BUDGET", "OPERATION", "CHARGED", ">LEFT", "IN LIMIT", "ID")
 	t.Add(r.Budget, r.Operation, charged, Number(r.Remaining), r.Limit, r.ID)
 	return t.String()
 }

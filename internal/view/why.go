@@ -7,17 +7,19 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quotactl/quotactl/internal/screen"
+
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/limit"
-	"github.com/quotactl/quotactl/internal/table"
 )
 
 // fewShown is how many reservations and instants the text shows for a limit, usersShown how
 // many lines of who used it.
 const fewShown, usersShown = 5, 20
 
-// Why is what a call would get, and the numbers behind it.
-func Why(why budget.Why) string {
+// Why is what a call would get, and the numbers behind it; on a terminal without all only of the
+// limits with least left that it has lines for.
+func Why(on screen.Screen, why budget.Why, all bool) string {
 	would := "it would be charged"
 	if why.Refused != nil {
 		asked := fmt.Sprintf("charge %s %s (%s): ", why.Budget, why.Call.Operation, Plural(int(why.Units), "unit"))
@@ -27,31 +29,40 @@ func Why(why budget.Why) string {
 	if why.Call.Labels.Job != "" {
 		job = ", job " + why.Call.Labels.Job
 	}
-	out := table.Wrap("", fmt.Sprintf("%s %s%s, %s: %s", why.Budget, why.Call.Operation, job, Plural(int(why.Units), "unit"), would))
+	out := on.Wrap("", fmt.Sprintf("%s %s%s, %s: %s", why.Budget, why.Call.Operation, job, Plural(int(why.Units), "unit"), would))
 	for _, lock := range why.Locks {
 		name := lock.Limit
 		if name == "" {
 			name = "the budget"
 		}
-		out += table.Wrap("  ", name+": "+Lock(lock)+", since "+Time(lock.Since))
+		out += on.Wrap("  ", name+": "+Lock(on, lock)+", since "+on.Time(lock.Since))
 	}
 	if !why.Recovering.IsZero() {
-		out += table.Wrap("  ", "recovering until "+Time(why.Recovering)+": until then a host may spend only its part")
+		out += on.Wrap("  ", "recovering until "+on.Time(why.Recovering)+": until then a host may spend only its part")
 	}
 	for _, o := range why.OtherShares {
-		out += table.Wrap("  ", Others(o))
+		out += on.Wrap("  ", Others(on, o))
 	}
 	if why.Meanwhile {
-		out += table.Wrap("  ", "the ledger changed faster than it could be read: these numbers may be of different instants; ask again")
+		out += on.Wrap("  ", "the ledger changed faster than it could be read: these numbers may be of different instants; ask again")
 	}
+	var list []block
 	for _, l := range why.Limits {
-		out += "\n" + whyLimitText(l, why.At)
+		rank := float64(l.Available) / float64(max(1, l.Limit.Limit))
+		if l.Short > 0 && !l.Observe {
+			rank = -1
+		}
+		list = append(list, block{"\n" + whyLimitText(on, l, why.At), rank})
+	}
+	shown, left := fit(on, all, out, list)
+	if out += shown; left > 0 {
+		out += "\n" + on.Wrap("", on.Faint(Plural(left, "more limit")+" with more left; -v shows all"))
 	}
 	return out
 }
 
 // whyLimitText is a limit, who used it, and what comes back when.
-func whyLimitText(l budget.WhyLimit, at time.Time) string {
+func whyLimitText(on screen.Screen, l budget.WhyLimit, at time.Time) string {
 	words := []string{fmt.Sprintf("%d of %d %s used", l.Used, l.Limit.Limit, l.Counts), fmt.Sprintf("the call needs %d", l.Needs)}
 	byJob := map[string]int64{}
 	for _, h := range l.Held {
@@ -85,36 +96,36 @@ func whyLimitText(l budget.WhyLimit, at time.Time) string {
 	default:
 		words = append(words, fmt.Sprintf("%d available, it fits", l.Available))
 	}
-	out := table.Wrap("", l.Name+": "+strings.Join(words, ", "))
-	if text := guardText(l.Window, at); text != "" {
-		out += table.Wrap("  ", text)
+	out := on.Wrap("", l.Name+": "+strings.Join(words, ", "))
+	if text := guardText(on, l.Window, at); text != "" {
+		out += on.Wrap("  ", text)
 	}
 	for _, h := range l.Held {
-		out += table.Wrap("  ", heldText(h))
+		out += on.Wrap("  ", heldText(on, h))
 	}
 	if l.Parts != nil {
-		out += table.Wrap("  ", "headroom "+l.Parts.String())
+		out += on.Wrap("  ", "headroom "+l.Parts.String())
 	}
 	for _, s := range l.Shares {
 		switch {
 		case s.Name == l.Share:
-			out += table.Wrap("  ", "of the call's own "+shareText(s, l.Remaining))
+			out += on.Wrap("  ", "of the call's own "+shareText(on, s, l.Remaining))
 		case s.Kept > 0:
-			out += table.Wrap("  ", shareText(s, l.Remaining))
+			out += on.Wrap("  ", shareText(on, s, l.Remaining))
 		}
 	}
-	out += usedByTable(l) + openText(l)
-	if list := returnsText(l); list != "" {
-		out += table.Wrap("  ", "comes back: "+list)
+	out += usedByTable(on, l) + openText(on, l)
+	if list := returnsText(on, l); list != "" {
+		out += on.Wrap("  ", "comes back: "+list)
 	}
 	return out
 }
 
-func usedByTable(l budget.WhyLimit) string {
+func usedByTable(on screen.Screen, l budget.WhyLimit) string {
 	if len(l.By) == 0 {
 		return ""
 	}
-	t := table.New("  USED BY", "SHARE", ">"+strings.ToUpper(string(l.Counts)))
+	t := on.Table("  USED BY", "SHARE", ">"+strings.ToUpper(string(l.Counts)))
 	more, used := l.ByRest.Count, l.ByRest.Amount
 	for i, by := range l.By {
 		if i >= usersShown && by.Kind != "meanwhile" {
@@ -136,26 +147,26 @@ func usedByTable(l budget.WhyLimit) string {
 	return t.String()
 }
 
-func openText(l budget.WhyLimit) (out string) {
+func openText(on screen.Screen, l budget.WhyLimit) (out string) {
 	more, held := l.OpenRest.Count, l.OpenRest.Amount
 	for i, o := range l.Open {
 		if i >= fewShown {
 			more, held = more+1, held+o.Held
 			continue
 		}
-		out += table.Wrap("  ", fmt.Sprintf("open: %s %s holds %d until %s", o.Operation, Shown(o.ID), o.Held, Time(o.Until)))
+		out += on.Wrap("  ", fmt.Sprintf("open: %s %s holds %d until %s", o.Operation, Shown(o.ID), o.Held, on.Time(o.Until)))
 	}
 	if more > 0 {
-		out += table.Wrap("  ", fmt.Sprintf("and %s more that are open, which hold %d", Plural(int(more), "reservation"), held))
+		out += on.Wrap("  ", fmt.Sprintf("and %s more that are open, which hold %d", Plural(int(more), "reservation"), held))
 	}
 	return out
 }
 
 // returnsText is when how much comes back: what comes back within a second, as it is shown,
 // is one sum.
-func returnsText(l budget.WhyLimit) string {
+func returnsText(on screen.Screen, l budget.WhyLimit) string {
 	if len(l.Returns) == 0 && !l.NextReturn.IsZero() {
-		return fmt.Sprintf("%d at %s, and more after it", l.NextAmount, Time(l.NextReturn))
+		return fmt.Sprintf("%d at %s, and more after it", l.NextAmount, on.Time(l.NextReturn))
 	}
 	var words []string
 	amount, rest := int64(0), l.ReturnsRest.Amount
@@ -164,8 +175,8 @@ func returnsText(l budget.WhyLimit) string {
 			rest += r.Amount
 			continue
 		}
-		if amount += r.Amount; i+1 == len(l.Returns) || Time(r.At) != Time(l.Returns[i+1].At) {
-			words, amount = append(words, fmt.Sprintf("%d at %s", amount, Time(r.At))), 0
+		if amount += r.Amount; i+1 == len(l.Returns) || on.Time(r.At) != on.Time(l.Returns[i+1].At) {
+			words, amount = append(words, fmt.Sprintf("%d at %s", amount, on.Time(r.At))), 0
 		}
 	}
 	if rest > 0 {
@@ -173,7 +184,7 @@ func returnsText(l budget.WhyLimit) string {
 		if last.IsZero() {
 			last = l.Returns[len(l.Returns)-1].At
 		}
-		words = append(words, fmt.Sprintf("%d more up to %s", rest, Time(last)))
+		words = append(words, fmt.Sprintf("%d more up to %s", rest, on.Time(last)))
 	}
 	return strings.Join(words, ", ")
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/screen"
 )
 
 // The text shows the first lines of each list, and sums up the others: those that it leaves
@@ -25,7 +26,7 @@ func TestWhyText(t *testing.T) {
 	why := budget.Why{Budget: "up/key1", Call: budget.Call{Operation: "op"}, Units: 1, Limits: []budget.WhyLimit{l}, Meanwhile: true}
 	said := func(lines ...string) {
 		t.Helper()
-		text := strings.Join(strings.Fields(Why(why)), " ")
+		text := strings.Join(strings.Fields(Why(screen.Pipe(), why, false)), " ")
 		for _, line := range lines {
 			check.Equal(t, strings.Contains(text, line), true, "the text has", line, "in", text)
 		}

@@ -1,5 +1,5 @@
 // Package view shows budgets to people: [Budget] what is left, [Why] what a call would get,
-// [Ledger] and [History] who spent what. Each is text of at most [table.Width] columns.
+// [Ledger] and [History] who spent what. Each is text for a [screen.Screen].
 package view
 
 import (
@@ -9,20 +9,8 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/screen"
 )
-
-// Time is a time for people, in UTC, rounded up to a second: what returns at an
-// instant has returned at the time shown.
-func Time(t time.Time) string {
-	if t.IsZero() {
-		return "-"
-	}
-	whole := t.UTC().Truncate(time.Second)
-	if whole.Before(t) {
-		whole = whole.Add(time.Second)
-	}
-	return whole.Format("2006-01-02 15:04:05Z")
-}
 
 func Number(n int64) string { return strconv.FormatInt(n, 10) }
 
@@ -39,14 +27,7 @@ func Plural(n int, what string) string {
 }
 
 // Shown is a text of others as a terminal may show it.
-func Shown(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
-			return '?'
-		}
-		return r
-	}, text)
-}
+func Shown(text string) string { return screen.Shown(text) }
 
 // Roughly is a span of time for people: to a millisecond below a second, to a tenth
 // of a second below ten, to a second below an hour, to a minute below two days, else

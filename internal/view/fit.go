@@ -1,0 +1,44 @@
+package view
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/quotactl/quotactl/internal/screen"
+)
+
+// block is a part of a text, such as what there is to say of a limit.
+type block struct {
+	text string
+	rank float64 // the lower, the more it matters
+}
+
+// reserved is how many lines of a screen a text leaves free: for what is said below it, and the
+// next prompt.
+const reserved = 4
+
+// fit is the blocks that matter most of those that a terminal has lines for below the text above
+// them, in their order, and how many are left out. One at least is shown. A pipe, and a reader
+// who asks for all, gets all.
+func fit(on screen.Screen, all bool, above string, list []block) (out string, left int) {
+	order := make([]int, len(list))
+	for i := range order {
+		order[i] = i
+	}
+	if on.Terminal && !all {
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(list[a].rank, list[b].rank) })
+		room := on.Height - reserved - strings.Count(above, "\n")
+		for n, at := range order {
+			if room -= strings.Count(list[at].text, "\n"); room < 0 && n > 0 {
+				order = order[:n]
+				break
+			}
+		}
+		slices.Sort(order)
+	}
+	for _, at := range order {
+		out += list[at].text
+	}
+	return out, len(list) - len(order)
+}

@@ -1,0 +1,236 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/screen"
+)
+
+// Glance is a budget on a terminal: what is left, what comes of it, and a bar for each limit. It
+// takes no more lines than the screen has, and then shows the limits of which the smallest part
+// is left; with all it shows every limit and note. The forecast may be nil.
+func Glance(on screen.Screen, b budget.Status, ahead *answer.BudgetForecast, all bool) string {
+	out := glanceHead(on, b) + comes(on, b, ahead)
+	if lock, locked := b.LockOf(""); locked {
+		out += on.Wrap("  "+on.Bad("✗ "), Lock(on, lock))
+	}
+	if !b.Recovering.IsZero() {
+		out += on.Wrap("  "+on.Warn("! "), "recovering until "+on.Time(b.Recovering)+": the store has lost data; each host may spend only its part of the headroom")
+	}
+	for _, o := range b.OtherShares {
+		out += on.Wrap("  "+on.Warn("! "), Others(on, o))
+	}
+	shown := slices.DeleteFunc(slices.Clone(b.Limits), hidden)
+	idle := len(b.Limits) - len(shown)
+	bars, left := fit(on, all, out, glanceBars(on, b, shown, all))
+	out += bars
+	switch {
+	case left > 0:
+		out += on.Wrap("  ", on.Faint(Plural(left+idle, "more limit")+" with more left; -v shows all"))
+	case idle > 0:
+		out += on.Wrap("  ", on.Faint(Plural(idle, "limit")+" of one operation each with nothing used"))
+	}
+	return out
+}
+
+// glanceHead says what is left of the limit that has the least.
+func glanceHead(on screen.Screen, b budget.Status) string {
+	name := on.Strong(b.Budget)
+	l := narrowest(b)
+	if l == nil {
+		return on.Wrap("", name+"  no limits")
+	}
+	left := fmt.Sprintf("%s of %s %s left", comma(l.Remaining), comma(l.Limit.Limit), what(l))
+	_, locked := b.LockOf("")
+	switch {
+	case locked:
+		left = on.Bad(on.Strong("locked")) + ", " + left
+	case l.Remaining == 0:
+		left = on.Bad(on.Strong("empty: ") + left)
+	case l.Remaining*5 < l.Limit.Limit:
+		left = on.Warn(left)
+	default:
+		left = on.Strong(left)
+	}
+	text := fmt.Sprintf("%s  %s in limit %s", name, left, l.Name)
+	if back := backText(on, *l); back != "" {
+		text += "; " + back
+	}
+	return on.Wrap("", text)
+}
+
+func what(l *budget.LimitStatus) string {
+	switch {
+	case l.Window.Kind == limit.Concurrent:
+		return "calls at once"
+	case l.Counts == limit.CountCalls:
+		return "calls"
+	}
+	return "units"
+}
+
+// backText is when what is used of a limit comes back; empty: nothing is used.
+func backText(on screen.Screen, l budget.LimitStatus) string {
+	switch {
+	case l.NextReturn.IsZero():
+		return ""
+	case l.Window.Calendar != nil:
+		return "resets " + on.Time(l.NextReturn)
+	}
+	return fmt.Sprintf("%s back %s", comma(l.NextAmount), on.Time(l.NextReturn))
+}
+
+// comes is what comes of a budget: when it is empty at the present rate, and whether the next
+// passes will have their units.
+func comes(on screen.Screen, b budget.Status, ahead *answer.BudgetForecast) (out string) {
+	if l := firstEmpty(b); l != nil {
+		mark := "  "
+		if !l.Rate.EmptyAt.IsZero() || l.Remaining == 0 {
+			mark = on.Warn("! ")
+		}
+		out += on.Wrap("  "+mark, rateText(on, *l))
+	}
+	if text := byPlan(on, ahead); text != "" {
+		mark := on.Good("✓ ")
+		switch {
+		case ahead.FirstCut != nil:
+			mark = on.Bad("✗ ")
+		case !ahead.Known():
+			mark = "? "
+		}
+		out += on.Wrap("  "+mark, text)
+	}
+	return out
+}
+
+// leftPart is the part of a limit that is left; one that refuses nothing comes last.
+func leftPart(l budget.LimitStatus) float64 {
+	if l.Observe {
+		return 2
+	}
+	return float64(l.Remaining) / float64(max(1, l.Limit.Limit))
+}
+
+// The widths of a bar, in columns.
+const leastBar, mostBar = 8, 40
+
+// glanceBars is a line for each limit, with its bar, and below it what needs attention; with all,
+// every note.
+func glanceBars(on screen.Screen, b budget.Status, rows []budget.LimitStatus, all bool) (list []block) {
+	names, counts, backs := make([]string, len(rows)), make([]string, len(rows)), make([]string, len(rows))
+	wide := [3]int{}
+	for i, l := range rows {
+		names[i], counts[i], backs[i] = l.Name, fmt.Sprintf("%s / %s %s", comma(l.Used), comma(l.Limit.Limit), what(&l)), backText(on, l)
+		wide = [3]int{max(wide[0], len([]rune(names[i]))), max(wide[1], len(counts[i])), max(wide[2], len(backs[i]))}
+	}
+	bar := min(mostBar, on.Width-wide[0]-wide[1]-wide[2]-8)
+	beside := bar >= leastBar
+	if !beside { // the return goes below
+		bar = max(leastBar, min(mostBar, on.Width-wide[0]-wide[1]-6))
+	}
+	for i, l := range rows {
+		line := fmt.Sprintf("  %-*s  %s  %*s", wide[0], names[i], on.Bar(bar, l.Used+held(l), kept(l), l.Limit.Limit), wide[1], counts[i])
+		if beside && backs[i] != "" {
+			line += "  " + on.Faint(backs[i])
+		}
+		out := on.Wrap("", line)
+		if !beside && backs[i] != "" {
+			out += on.Wrap(strings.Repeat(" ", wide[0]+4), on.Faint(backs[i]))
+		}
+		for _, note := range glanceNotes(on, b, l, all) {
+			out += on.Wrap(strings.Repeat(" ", wide[0]+4), note)
+		}
+		list = append(list, block{out, leftPart(l)})
+	}
+	return list
+}
+
+// glanceNotes are what to say of a limit: with all everything, else what needs attention.
+func glanceNotes(on screen.Screen, b budget.Status, l budget.LimitStatus, all bool) (list []string) {
+	if lock, locked := b.LockOf(l.Name); locked {
+		list = append(list, on.Bad("✗ ")+Lock(on, lock))
+	}
+	if all {
+		return append(append(list, on.Faint(kindText(l.Window))), notes(on, l, b.At)...)
+	}
+	if l.Over > 0 {
+		list = append(list, on.Warn("! ")+fmt.Sprintf("over its limit by %s", comma(l.Over)))
+	}
+	if l.Drift > 0 {
+		list = append(list, on.Warn("! ")+fmt.Sprintf("the upstream counts %s more than was charged", comma(l.Drift)))
+	}
+	if n := kept(l); n > 0 {
+		list = append(list, on.Faint(fmt.Sprintf("▒ %s kept for %s", comma(n), keptFor(l))))
+	}
+	if n := held(l); n > 0 {
+		list = append(list, on.Faint(fmt.Sprintf("%s held for passes under way", comma(n))))
+	}
+	return list
+}
+
+// kept is how much of what is left of a limit is kept for its shares.
+func kept(l budget.LimitStatus) (sum int64) {
+	for _, s := range l.Shares {
+		sum += s.Kept
+	}
+	return min(sum, l.Remaining)
+}
+
+func keptFor(l budget.LimitStatus) string {
+	var names []string
+	for _, s := range l.Shares {
+		if s.Kept > 0 {
+			names = append(names, s.Name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+func held(l budget.LimitStatus) (sum int64) {
+	for _, h := range l.Held {
+		sum += h.Amount
+	}
+	return sum
+}
+
+func comma(n int64) string { return humanize.Comma(n) }
+
+// Left is what is left of a budget's tightest limit: "6500 of 9000 units left in limit daily".
+func Left(b budget.Status) string {
+	l := narrowest(b)
+	if l == nil {
+		return "no limits"
+	}
+	text := fmt.Sprintf("%d of %d %s left in limit %s", l.Remaining, l.Limit.Limit, what(l), l.Name)
+	if _, locked := b.LockOf(""); locked {
+		text = "locked, " + text
+	}
+	return text
+}
+
+// narrowest is the tightest limit of all that counts, else the one of which the smallest part is
+// left; nil: the budget has none.
+func narrowest(b budget.Status) *budget.LimitStatus {
+	if l := b.Tightest(); l != nil {
+		return l
+	}
+	if len(b.Limits) == 0 {
+		return nil
+	}
+	least := slices.MinFunc(b.Limits, func(a, b budget.LimitStatus) int { return cmp.Compare(leftPart(a), leftPart(b)) })
+	return &least
+}
+
+// AsOf says when numbers were read.
+func AsOf(on screen.Screen, at time.Time, store string) string {
+	return on.Wrap("", on.Faint(fmt.Sprintf("as of %s %s, %s", at.In(on.Zone).Format("15:04:05"), at.In(on.Zone).Format("MST"), store)))
+}
