@@ -206,7 +206,9 @@ func (a *app) chargeOnce(ctx context.Context, cfg *config.Config, name string, f
 	if err != nil {
 		return budget.Receipt{}, errors.Join(err, store.Close())
 	}
+	said := a.waitingFor(ctx, b, f.call, f.reserve)
 	receipt, err := f.charge(ctx, b)
+	said()
 	return receipt, errors.Join(err, b.Close(), store.Close())
 }
 

@@ -46,12 +46,14 @@ func (a *app) doctor(ctx context.Context, asJSON bool) error {
 	if err != nil {
 		return err
 	}
+	checked := a.reading("checking the store")
 	checks := append(a.secretFindings(cfg), a.findings(ctx, cfg)...)
+	checked()
 	found := answer.NewDoctor(a.now(), secret.RedactURL(a.storeAt(cfg)), checks)
 	if asJSON {
 		err = writeJSON(a.stdout, found)
 	} else {
-		err = writeText(a.stdout, view.Doctor(found))
+		err = writeText(a.stdout, view.Doctor(a.screen(), found))
 	}
 	if faults := found.Faults(); err == nil && faults > 0 {
 		err = &exitError{code: exitFailed, err: fmt.Errorf("%s found; the checks say what to do", view.Plural(faults, "error"))}

@@ -48,7 +48,9 @@ twice a minute.`,
 						return watched{text: func(on screen.Screen) string { return a.jobsText(on, seen) }, json: seen.JSON(), lines: jobsLines(seen)}, err
 					})
 				}
+				read := a.reading("reading the store")
 				seen, err := reader.State(ctx, list)
+				read()
 				if err != nil {
 					return err
 				}

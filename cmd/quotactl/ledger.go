@@ -84,6 +84,7 @@ func (a *app) ledger(ctx context.Context, name string, by budget.GroupBy, since 
 	var spent budget.Spent
 	var status budget.Status
 	err := a.onBudget(ctx, name, func(ctx context.Context, b *budget.Budget) (err error) {
+		defer a.reading("reading the ledger")()
 		if spent, err = b.Spent(ctx, by, since); err == nil && since == 0 {
 			status, err = b.Status(ctx)
 		}
@@ -103,6 +104,7 @@ func (a *app) history(ctx context.Context, name, job string, by budget.GroupBy, 
 	var h budget.History
 	err := a.onStore(ctx, name, func(ctx context.Context, cfg *config.Config, store open.Backend) error {
 		a.warnOfJob(cfg, job)
+		defer a.reading("reading the history")()
 		b, err := a.budget(cfg, store, name)
 		switch {
 		case err != nil:

@@ -70,6 +70,7 @@ func (a *app) next(ctx context.Context, names []string, from time.Time, n int, a
 		if err != nil {
 			return err
 		}
+		defer a.reading("planning")()
 		runs, err := a.reader(cfg, all, store).Next(ctx, list, from, n)
 		if err != nil {
 			return err

@@ -89,6 +89,7 @@ would not have fitted.`,
 
 func (a *app) plan(ctx context.Context, p planFlags) error {
 	return a.onJobs(ctx, func(ctx context.Context, cfg *config.Config, list []*jobs.Job, store open.Backend) error {
+		defer a.reading("planning")()
 		ask := &asked{a: a, store: store, flags: p, path: a.configPath}
 		present, err := ask.world(cfg, list)
 		if err != nil {

@@ -71,36 +71,33 @@ func newRootCommand(a *app) *cobra.Command {
 	flags.StringVar(&a.logFormat, "log-format", "auto", "write logs in `FORMAT`: words, text or json (auto: words on a terminal, else text)")
 	flags.StringVar(&a.logLevel, "log-level", "info", "lowest `LEVEL` to log: debug, info, warn or error")
 	flags.StringVar(&a.colour, "color", "auto", "`WHEN` to use colours: auto (on a terminal, unless NO_COLOR is set), always or never")
-	root.AddCommand(
-		newStatusCommand(a),
-		newChargeCommand(a),
-		newExecCommand(a),
-		newSettleCommand(a),
-		newReleaseCommand(a),
-		newFeedbackCommand(a),
-		newLedgerCommand(a), newWhyCommand(a),
-		newExportCommand(a),
-		newImportCommand(a),
-		newNextCommand(a),
-		newPlanCommand(a),
-		newJobsCommand(a),
-		newRunsCommand(a),
-		newTriggerCommand(a),
-		newCancelCommand(a),
-		newPauseCommand(a),
-		newResumeCommand(a),
-		newForgetCommand(a),
-		newInitCommand(a),
-		newCheckCommand(a),
-		newSandboxCommand(a),
-		newRunCommand(a),
-		newLockCommand(a),
-		newUnlockCommand(a),
-		newResetCommand(a),
-		newClockCommand(a),
-		newDoctorCommand(a), newAlertCommand(a),
-		newVersionCommand(a),
-	)
+	for _, g := range []struct {
+		group, title string
+		commands     []*cobra.Command
+	}{
+		{"spend", "Spend:", []*cobra.Command{
+			newChargeCommand(a), newExecCommand(a), newSettleCommand(a), newReleaseCommand(a), newFeedbackCommand(a),
+		}},
+		{"look", "Look:", []*cobra.Command{
+			newStatusCommand(a), newPlanCommand(a), newWhyCommand(a), newLedgerCommand(a),
+		}},
+		{"jobs", "Jobs:", []*cobra.Command{
+			newJobsCommand(a), newNextCommand(a), newRunsCommand(a), newRunCommand(a), newTriggerCommand(a), newCancelCommand(a),
+			newPauseCommand(a), newResumeCommand(a), newForgetCommand(a),
+		}},
+		{"operate", "Operate:", []*cobra.Command{
+			newInitCommand(a), newCheckCommand(a), newDoctorCommand(a), newSandboxCommand(a), newAlertCommand(a), newLockCommand(a),
+			newUnlockCommand(a), newResetCommand(a), newClockCommand(a), newExportCommand(a), newImportCommand(a), newVersionCommand(a),
+		}},
+	} {
+		root.AddGroup(&cobra.Group{ID: g.group, Title: g.title})
+		for _, command := range g.commands {
+			command.GroupID = g.group
+			root.AddCommand(command)
+		}
+	}
+	root.SetHelpCommandGroupID("operate")
+	root.SetCompletionCommandGroupID("operate")
 	return root
 }
 

@@ -23,16 +23,18 @@ type sandboxAnswer struct {
 
 // runOnce runs one pass of each job and reports the results.
 func (a *app) runOnce(ctx context.Context, drain <-chan struct{}, list []*jobs.Job, options jobs.Options, upstream *upstream, asJSON bool) error {
-	told := progress{out: a.stdout, on: a.screen()}
+	told := &progress{out: a.stdout, on: a.screen()}
 	options.Report = told.run
 	if asJSON { // the answer has it all
-		options.Report = func(*jobs.Job, time.Time, jobs.Run) {}
+		options.Report = func(_ *jobs.Job, _ time.Time, run jobs.Run) { told.count(run) }
 	}
 	runner, err := jobs.New(list, options)
 	if err != nil {
 		return err
 	}
+	said := a.live.While(told.text)
 	passes := runner.Once(ctx, drain)
+	said()
 	if asJSON {
 		answer := onceAnswer{Passes: append([]jobs.Pass{}, passes...)}
 		if upstream != nil {

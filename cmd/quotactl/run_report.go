@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
@@ -23,16 +24,29 @@ type progress struct {
 	on   screen.Screen
 	pass string // the heading written last
 	err  error  // the first that writing met
+
+	ended, units atomic.Int64
+}
+
+// text says how far the passes are.
+func (p *progress) text() string {
+	return fmt.Sprintf("running: %s ended, %s", view.Plural(int(p.ended.Load()), "run"), view.Plural(int(p.units.Load()), "unit"))
+}
+
+func (p *progress) count(run jobs.Run) {
+	p.ended.Add(1)
+	p.units.Add(run.Units)
 }
 
 // run writes one run, under a heading for its pass.
 func (p *progress) run(job *jobs.Job, tick time.Time, run jobs.Run) {
+	p.count(run)
 	var b strings.Builder
 	if heading := fmt.Sprintf("%s, pass of %s\n", job.Name, p.on.Time(tick)); heading != p.pass {
 		p.pass = heading
 		b.WriteString(heading)
 	}
-	b.WriteString(jobview.Run(run))
+	b.WriteString(jobview.Run(p.on, run))
 	if err := writeText(p.out, b.String()); p.err == nil {
 		p.err = err
 	}

@@ -95,6 +95,7 @@ of a job that was past its stale_after is shown as starved.`,
 				if err != nil {
 					return err
 				}
+				defer a.reading("reading the store")()
 				found, more, err := a.reader(cfg, list, store).Runs(ctx, list, f.asked(a.now()))
 				if err != nil {
 					return err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/quotactl/quotactl/internal/view"
 	"github.com/quotactl/quotactl/jobs/sandbox"
 )
 
@@ -50,13 +51,19 @@ func (a *app) serveSandbox(ctx context.Context, listen string, cfg sandbox.Confi
 	if _, err := sandbox.New(tried); err != nil { // without a log only the flags can be wrong
 		return usage("%w", err)
 	}
+	if on := a.screen(); on.Terminal {
+		cfg.Counted = func(r sandbox.Request) { _ = writeText(a.stdout, view.Counted(a.screen(), r, cfg.Quota)) }
+	}
 	upstream, err := sandbox.New(cfg)
 	if err != nil {
 		return err
 	}
 	err = upstream.Listen(ctx, listen)
 	if err == nil {
-		_, err = fmt.Fprintf(a.stdout, "listening on %s\n", upstream.URL())
+		err = writeText(a.stdout, fmt.Sprintf("listening on %s\n", upstream.URL()))
+		if on := a.screen(); err == nil && on.Terminal {
+			err = writeText(a.stdout, view.PointAt(on, upstream.URL()))
+		}
 	}
 	if err != nil {
 		return errors.Join(err, upstream.Close())

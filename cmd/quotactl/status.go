@@ -95,7 +95,9 @@ func (a *app) status(ctx context.Context, names []string, f statusFlags) error {
 		})
 		return errors.Join(err, store.Close())
 	}
+	read := a.reading("reading the store")
 	seen, err := reader.Overview(ctx, names)
+	read()
 	if err = errors.Join(err, store.Close()); err != nil {
 		return err
 	}

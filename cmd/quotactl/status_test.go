@@ -80,7 +80,7 @@ fresh   shop/main  -                               paused
   the next at 2026-10-25 16:00:00Z
 `
 	var b strings.Builder
-	must.Do(t, writeText(&b, statusText(screen.Pipe(), everything(t))))
+	must.Do(t, writeText(&b, statusText(screen.Pipe(), everything(t), false)))
 	check.Equal(t, b.String(), want, "status")
 	for line := range strings.SplitSeq(b.String(), "\n") {
 		if len(line) > table.Width {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -134,6 +135,9 @@ func (a *app) awaitPass(ctx context.Context, state jobs.State, job *jobs.Job, as
 	defer over.Stop()
 	look := time.NewTicker(waitLook)
 	defer look.Stop()
+	var says atomic.Value
+	says.Store("waiting for a daemon to start the pass")
+	defer a.live.While(func() string { return says.Load().(string) })()
 	for {
 		answer, err := jobs.AnswerTo(ctx, state, job, asked)
 		switch {
@@ -144,6 +148,9 @@ func (a *app) awaitPass(ctx context.Context, state jobs.State, job *jobs.Job, as
 		case err == nil && !answer.Waiting && answer.Active == nil:
 			return nil, fmt.Errorf("trigger %s: the pass has ended, and its record is no longer kept", job.Name)
 		}
+		if err == nil && answer.Active != nil {
+			says.Store(a.underWay(job, answer))
+		}
 		select {
 		case <-look.C:
 		case <-ctx.Done():
@@ -151,6 +158,15 @@ func (a *app) awaitPass(ctx context.Context, state jobs.State, job *jobs.Job, as
 			return nil, notOver(job, wait, answer, err)
 		}
 	}
+}
+
+// underWay says how far a pass is.
+func (a *app) underWay(job *jobs.Job, given jobs.Answer) string {
+	progress, err := answer.ReadRecord(given.Active.Progress)
+	if err != nil {
+		progress = nil // the line shows less
+	}
+	return job.Name + ": " + jobview.Active(a.onErrors(), *given.Active, progress)
 }
 
 // notOver is the error of a pass that has not ended in time.

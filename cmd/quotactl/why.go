@@ -29,6 +29,7 @@ much comes back. It charges nothing and exits with 0, whatever the answer.`,
 			var why budget.Why
 			err := a.onStore(cmd.Context(), args[0], func(ctx context.Context, cfg *config.Config, store open.Backend) error {
 				a.warnOfJob(cfg, call.Labels.Job)
+				defer a.reading("reading the store")()
 				b, err := a.budget(cfg, store, args[0])
 				if err == nil {
 					why, err = b.Why(ctx, call)

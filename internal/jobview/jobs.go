@@ -51,9 +51,9 @@ func addJob(on screen.Screen, v answer.Job, t *table.Table, at time.Time, ahead 
 		if when.IsZero() {
 			when = v.LastPass.Tick
 		}
-		last, units = fmt.Sprintf("%s %s ago", v.LastPass.Outcome, view.Roughly(max(0, at.Sub(when.Time)).Truncate(time.Second))), view.Number(v.LastPass.Units)
+		last, units = fmt.Sprintf("%s %s ago", on.Outcome(string(v.LastPass.Outcome)), view.Roughly(max(0, at.Sub(when.Time)).Truncate(time.Second))), view.Number(v.LastPass.Units)
 	}
-	t.Add(v.Name, next, v.State(), last, units, v.Schedule.String()+" "+v.Schedule.Zone().String())
+	t.Add(v.Name, next, on.Outcome(v.State()), last, units, v.Schedule.String()+" "+v.Schedule.Zone().String())
 	for _, note := range slices.Concat(Now(on, v), view.Deferred(on, v, at), waitNotes(on, v)) {
 		t.Below("", note)
 	}
@@ -83,10 +83,10 @@ func Summary(on screen.Screen, list []answer.Job, at time.Time) *table.Table {
 	for _, job := range list {
 		last, next := "-", on.Time(job.NextTick)
 		if job.LastPass != nil {
-			last = fmt.Sprintf("%s %s", on.Time(job.LastPass.Tick.Time), job.LastPass.Outcome)
+			last = fmt.Sprintf("%s %s", on.Time(job.LastPass.Tick.Time), on.Outcome(string(job.LastPass.Outcome)))
 		}
 		if job.Pause != nil {
-			next = "paused"
+			next = on.Outcome("paused")
 		}
 		t.Add(job.Name, job.Budget, last, next)
 		for _, note := range slices.Concat(Now(on, job), view.Deferred(on, job, at)) {

@@ -11,10 +11,10 @@ import (
 )
 
 // Run shows a run that has ended, with its error below it.
-func Run(run jobs.Run) string {
-	parts := []string{string(run.Outcome)}
+func Run(on screen.Screen, run jobs.Run) string {
+	parts := []string{on.Outcome(string(run.Outcome))}
 	if run.Region != "" {
-		parts = []string{run.Region, string(run.Outcome)}
+		parts = []string{run.Region, on.Outcome(string(run.Outcome))}
 	}
 	if run.Reason != "" {
 		parts = append(parts, run.Reason)
@@ -37,14 +37,14 @@ func Passes(on screen.Screen, passes []jobs.Pass) string {
 	pages, units := 0, int64(0)
 	for _, pass := range passes {
 		if len(pass.Runs) == 0 {
-			t.Add(pass.Job, "-", string(pass.Outcome), pass.Reason, "0", "0")
+			t.Add(pass.Job, "-", on.Outcome(string(pass.Outcome)), pass.Reason, "0", "0")
 		}
 		for _, run := range pass.Runs {
 			region := run.Region
 			if region == "" {
 				region = "-"
 			}
-			t.Add(pass.Job, region, string(run.Outcome), run.Reason, fmt.Sprint(run.Pages), view.Number(run.Units))
+			t.Add(pass.Job, region, on.Outcome(string(run.Outcome)), run.Reason, fmt.Sprint(run.Pages), view.Number(run.Units))
 			pages += run.Pages
 		}
 		units += pass.Units

@@ -47,6 +47,7 @@ func addRun(on screen.Screen, t *table.Table, r answer.Run, at time.Time, oneJob
 	if r.Reason != "" {
 		outcome += " (" + r.Reason + ")"
 	}
+	outcome = on.Outcome(outcome)
 	if !r.Started.IsZero() {
 		units, pages = view.Number(r.Units), view.Number(int64(r.Pages))
 		switch {

@@ -143,7 +143,7 @@ func (s Screen) Outcome(word string) string {
 	switch first, _, _ := strings.Cut(word, " "); first {
 	case "succeeded", "complete", "charged", "ok":
 		return s.Good(word)
-	case "failed", "timed_out", "lost", "missed", "fault", "silent":
+	case "failed", "timed_out", "lost", "missed", "error", "silent":
 		return s.Bad(word)
 	case "exhausted", "starved", "drained", "skipped", "deferred", "paused", "warning":
 		return s.Warn(word)

@@ -37,7 +37,7 @@ const (
 
 // Where is what a [Screen] is made of.
 type Where struct {
-	Size   Sized
+	Size   Sized                       // nil: nothing is a terminal
 	Env    func(string) (string, bool) // os.LookupEnv
 	Zone   *time.Location
 	Colour Use
@@ -53,7 +53,11 @@ const (
 // LINES, else 80 × 24.
 func (at Where) Of(w io.Writer, now time.Time) Screen {
 	s := Pipe()
-	if width, height, is := at.Size(w); is && !at.dumb() {
+	size := at.Size
+	if size == nil {
+		size = func(io.Writer) (int, int, bool) { return 0, 0, false }
+	}
+	if width, height, is := size(w); is && !at.dumb() {
 		s = Screen{Terminal: true, Width: at.or(width, "COLUMNS", usualWidth), Height: at.or(height, "LINES", usualHeight), Zone: at.Zone, Now: now}
 		s.Width, s.Height = max(s.Width, leastWidth), max(s.Height, leastHeight)
 	}

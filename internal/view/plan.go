@@ -35,6 +35,9 @@ func Plan(on screen.Screen, p *answer.Plan, all bool) string {
 			plots = append(plots, block{heading + planLimit(on, l, from, until), float64(l.Least) / float64(max(1, l.Limit))})
 			heading = ""
 		}
+		if heading != "" {
+			plots = append(plots, block{heading, 1})
+		}
 	}
 	shown, left := fit(on, all, b.String(), plots)
 	b.WriteString(shown)

@@ -193,7 +193,7 @@ func TestPlanVerdict(t *testing.T) {
 	} {
 		check.Equal(t, verdict(test.change, test.outcome), "short: orders (tick 2026-11-20 13:00:00Z) "+test.want+end, "verdict")
 	}
-	check.Equal(t, Plan(screen.Pipe(), newPlanWorld().says(nil, nil, false)), "There are no jobs, so there is nothing to plan.\n", "no jobs")
+	check.Equal(t, Plan(screen.Pipe(), newPlanWorld().says(nil, nil, false), false), "There are no jobs, so there is nothing to plan.\n", "no jobs")
 
 	w, high := newPlanWorld(), newPlanWorld()
 	w.job("orders", configured(100), plan.Complete)
@@ -276,13 +276,13 @@ func TestPlotOfAShortSpan(t *testing.T) {
 	w := newPlanWorld(l)
 	w.Plan.Until = noon.Add(time.Minute)
 	w.job("orders", configured(1))
-	check.Contains(t, Plan(screen.Pipe(), w.says(nil, nil, false), false), fmt.Sprintf("|%s|", strings.Repeat("▄", plotWidth)), "plot")
+	check.Contains(t, Plan(screen.Pipe(), w.says(nil, nil, false), false), fmt.Sprintf("|%s|", strings.Repeat("▄", plotWidth(screen.Pipe()))), "plot")
 }
 
 // A column shows the most that any of its samples has.
 func TestPlotOfTheHighest(t *testing.T) {
-	w := newPlanWorld(planLimitOf("day", 8, 8, make([]int64, 4*plotWidth)...))
+	w := newPlanWorld(planLimitOf("day", 8, 8, make([]int64, 4*plotWidth(screen.Pipe()))...))
 	w.Plan.Budgets[0].Limits[0].Series[1].Used = 8
 	w.job("orders", configured(1))
-	check.Contains(t, Plan(screen.Pipe(), w.says(nil, nil, false), false), fmt.Sprintf("|█%s|", strings.Repeat(" ", plotWidth-1)), "plot")
+	check.Contains(t, Plan(screen.Pipe(), w.says(nil, nil, false), false), fmt.Sprintf("|█%s|", strings.Repeat(" ", plotWidth(screen.Pipe())-1)), "plot")
 }

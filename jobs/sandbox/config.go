@@ -41,6 +41,19 @@ type Config struct {
 	// Now is the upstream's clock. Nil means time.Now. It is called under the server's lock, so it must not call the
 	// server.
 	Now func() time.Time
+	// Counted, unless nil, gets each API request once it is counted, in the order of counting. It is called under the
+	// server's lock, so it must not call the server, and should not wait.
+	Counted func(Request)
+}
+
+// Request is an API request that was counted.
+type Request struct {
+	At           time.Time // UTC
+	Method, Path string
+	Units        int64  // that it was counted as
+	Status       int    // 0: the connection was dropped
+	Reason       string // YouTube's reason of an error answer; empty when answered 200
+	Used         int64  // of the day, in units, this request included
 }
 
 func (c Config) withDefaults() (Config, error) {

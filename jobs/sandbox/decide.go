@@ -68,6 +68,9 @@ func (s *Server) decide(r *http.Request) verdict {
 		return verdict{answer: internalError(err)}
 	}
 	s.days[day] = s.days[day].plus(e)
+	if s.cfg.Counted != nil {
+		s.cfg.Counted(Request{e.At, e.Method, e.Path, e.Units, e.Status, e.Reason, s.days[day].Units})
+	}
 	v.report = report{s.days[day].Units, day.end(s.zone)}
 	return v
 }
