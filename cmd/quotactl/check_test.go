@@ -13,7 +13,7 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-var update = flag.Bool("update", false, "write what check says into the expected messages")
+var update = flag.Bool("update", false, "write what is shown into what is expected")
 
 // noEnv is an environment without variables.
 func noEnv(string) (string, bool) { return "", false }

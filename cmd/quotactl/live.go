@@ -35,9 +35,9 @@ func (a *app) waitingFor(ctx context.Context, b *budget.Budget, call budget.Call
 		if refused == nil {
 			return "waiting for the store's answer"
 		}
-		text := fmt.Sprintf("waiting for %s of %s, which fit at %s", view.Plural(int(refused.Units), "unit"), b.Name(), a.onErrors().Time(refused.RetryAt))
+		text := fmt.Sprintf("waiting until %s for %s of %s", a.onErrors().Time(refused.RetryAt), view.Plural(int(refused.Units), "unit"), b.Name())
 		if refused.Limit != "" {
-			text += " (limit " + refused.Limit + ")"
+			text += ", limit " + refused.Limit
 		}
 		return text
 	})

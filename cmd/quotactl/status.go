@@ -90,7 +90,7 @@ func (a *app) status(ctx context.Context, names []string, f statusFlags) error {
 		err := a.watch(ctx, f.watchFlags, f.json, func(ctx context.Context) (watched, error) {
 			seen, err := reader.Overview(ctx, names)
 			return watched{
-				text: func(on screen.Screen) string { return statusText(on, seen, f.all) }, json: seen.JSON(), lines: statusLines(seen),
+				text: func(on screen.Screen) string { return onOneScreen(on, seen, f.all) }, json: seen.JSON(), lines: statusLines(seen),
 			}, err
 		})
 		return errors.Join(err, store.Close())
@@ -153,6 +153,16 @@ func statusText(on screen.Screen, o look.Overview, all bool) string {
 		parts = append(parts, view.AsOf(on, o.At, o.Store))
 	}
 	return strings.Join(parts, "\n")
+}
+
+// onOneScreen shows the overview on one screen if it fits there with fewer limits of each budget.
+func onOneScreen(on screen.Screen, o look.Overview, all bool) string {
+	text, smaller := statusText(on, o, all), on
+	for !all && strings.Count(text, "\n") >= on.Height && smaller.Height > 1 {
+		smaller.Height--
+		text = statusText(smaller, o, all)
+	}
+	return text
 }
 
 // statusLines are what a watch tells a pipe of.

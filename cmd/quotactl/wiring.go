@@ -29,6 +29,8 @@ type app struct {
 	size           screen.Sized
 	zone           *time.Location // of the times on a terminal
 
+	store open.Backend // is used instead of the one that is named; nil: that is opened
+
 	on, onErrors func() screen.Screen // what the streams are; nil: not known yet
 	live         *screen.Live         // says what takes long
 	configPath   string
@@ -78,6 +80,9 @@ func (a *app) openStore(ctx context.Context, cfg *config.Config) (open.Backend, 
 		if err := a.useSandbox(cfg); err != nil {
 			return nil, err
 		}
+	}
+	if a.store != nil {
+		return a.store, nil
 	}
 	if a.sandboxed {
 		return open.Store(ctx, a.storeAt(cfg), cfg.Store)

@@ -1,6 +1,7 @@
 package screen
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -69,7 +70,10 @@ func flatten(list []slog.Attr, group string, a slog.Attr) []slog.Attr {
 
 // forMachines are fields that a line for people does not need: what it is about is said by its
 // beginning, and quotactl runs shows the rest.
-var forMachines = []string{"run", "tick", "id", "pid", "kind", "took"}
+var forMachines = []string{"run", "tick", "id", "pid", "kind", "operation", "token"}
+
+// inWords are messages that say too little without the names of their fields.
+var inWords = map[string]string{"job": "follows its schedule"}
 
 // Handle implements slog.Handler.
 func (e *Events) Handle(_ context.Context, r slog.Record) error {
@@ -86,10 +90,10 @@ func (e *Events) Handle(_ context.Context, r slog.Record) error {
 		switch {
 		case a.Key == "job", a.Key == "region", a.Key == "budget", a.Key == "outcome", a.Key == "reason":
 			said[a.Key] = text
-		case text == "", text == "0" && a.Key != "units", slices.Contains(forMachines, a.Key):
+		case text == "", text == "0", slices.Contains(forMachines, a.Key):
 		case a.Key == "units", a.Key == "pages", a.Key == "calls":
 			fields = append(fields, text+" "+a.Key)
-		case a.Key == "error", a.Key == "why", a.Key == "line":
+		case a.Key == "error", a.Key == "why", a.Key == "line", a.Key == "output":
 			fields = append(fields, text)
 		default:
 			if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
@@ -102,7 +106,7 @@ func (e *Events) Handle(_ context.Context, r slog.Record) error {
 	if whose == "" {
 		whose = said["budget"]
 	}
-	text := Shown(r.Message)
+	text := Shown(cmp.Or(inWords[r.Message], r.Message))
 	if outcome := said["outcome"]; outcome != "" {
 		text += ": " + on.Outcome(outcome)
 		if said["reason"] != "" {
@@ -110,7 +114,11 @@ func (e *Events) Handle(_ context.Context, r slog.Record) error {
 		}
 	}
 	if len(fields) > 0 {
-		text += on.Faint(": " + strings.Join(fields, ", "))
+		between := ": "
+		if said["outcome"] != "" {
+			between = ", "
+		}
+		text += on.Faint(between + strings.Join(fields, ", "))
 	}
 	if whose != "" {
 		text = on.Strong(whose) + "  " + text
@@ -132,7 +140,7 @@ func (e *Events) Handle(_ context.Context, r slog.Record) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if _, err := fmt.Fprintf(e.to, "%s %s%s\n", on.Faint(at.In(zone).Format("15:04:05")), mark, text); err != nil {
+	if _, err := io.WriteString(e.to, on.Wrap(on.Faint(at.In(zone).Format("15:04:05"))+" "+mark, text)); err != nil {
 		return fmt.Errorf("write the log: %w", err)
 	}
 	return nil

@@ -1,7 +1,6 @@
 package screen
 
 import (
-	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -73,7 +72,7 @@ func (l *Live) While(says func() string) (end func()) {
 		for {
 			select {
 			case <-timer.C:
-				l.say(fmt.Sprintf("%s (%s)", says(), span(time.Since(began))))
+				l.say(span(time.Since(began)) + "  " + says())
 				timer.Reset(showEvery)
 			case <-over:
 				l.say("")

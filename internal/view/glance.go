@@ -89,6 +89,17 @@ func backText(on screen.Screen, l budget.LimitStatus) string {
 	return fmt.Sprintf("%s back %s", comma(l.NextAmount), on.Time(l.NextReturn))
 }
 
+// backSoon is how long it takes until something comes back.
+func backSoon(on screen.Screen, l budget.LimitStatus) string {
+	switch {
+	case l.NextReturn.IsZero():
+		return ""
+	case l.Window.Calendar != nil:
+		return "resets " + on.Away(l.NextReturn)
+	}
+	return fmt.Sprintf("+%s %s", comma(l.NextAmount), on.Away(l.NextReturn))
+}
+
 // comes is what comes of a budget: when it is empty at the present rate, and whether the next
 // passes will have their units.
 func comes(on screen.Screen, b budget.Status, ahead *answer.BudgetForecast) (out string) {
@@ -129,7 +140,7 @@ func glanceBars(on screen.Screen, b budget.Status, rows []budget.LimitStatus, al
 	names, counts, backs := make([]string, len(rows)), make([]string, len(rows)), make([]string, len(rows))
 	wide := [3]int{}
 	for i, l := range rows {
-		names[i], counts[i], backs[i] = l.Name, fmt.Sprintf("%s / %s %s", comma(l.Used), comma(l.Limit.Limit), what(&l)), backText(on, l)
+		names[i], counts[i], backs[i] = l.Name, fmt.Sprintf("%s / %s %s", comma(l.Used), comma(l.Limit.Limit), what(&l)), backSoon(on, l)
 		wide = [3]int{max(wide[0], len([]rune(names[i]))), max(wide[1], len(counts[i])), max(wide[2], len(backs[i]))}
 	}
 	bar := min(mostBar, on.Width-wide[0]-wide[1]-wide[2]-8)

@@ -10,7 +10,7 @@ import (
 // PointAt says how a job or a program uses a sandbox that listens at an address.
 func PointAt(on screen.Screen, address string) string {
 	return on.Wrap("", on.Faint("In the url of a job's fetch table, write this address in place of https://www.googleapis.com; for a program, set the base address of its API client to it. Any API key will do. Each request is shown below; Ctrl-C ends.")) +
-		on.Wrap("  ", fmt.Sprintf(`curl "%s/youtube/v3/videos?chart=mostPopular&part=id&key=any"`, address))
+		fmt.Sprintf("  curl '%s/youtube/v3/videos?chart=mostPopular&part=id&key=any'\n", address) // one line, to be copied
 }
 
 // Counted is a line for a request that a sandbox has counted.
