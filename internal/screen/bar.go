@@ -12,10 +12,10 @@ func (s Screen) Bar(width int, used, kept, whole int64) string {
 	used = min(max(0, used), whole)
 	kept = min(max(0, kept), whole-used)
 	full := part(width, used, whole)
-	held := min(width-full, part(width, kept, whole))
 	if used < whole && full == width {
 		full--
 	}
+	held := min(width-full, part(width, kept, whole))
 	paint := s.Good
 	switch {
 	case used == whole:
