@@ -55,6 +55,9 @@ func (c *Calendar) Length() string { return c.length }
 // Zone is the IANA name of the zone.
 func (c *Calendar) Zone() string { return c.zone }
 
+// Starts is how long after midnight a day or month starts.
+func (c *Calendar) Starts() time.Duration { return c.starts }
+
 // key is the shape: kind, length, zone and start.
 func (c *Calendar) key() string {
 	return "c:" + c.length + ":" + c.zone + ":" + formatInt(c.starts.Microseconds())

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/internal/alert"
 	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/jobview"
@@ -24,6 +25,9 @@ type statusFlags struct {
 	judge     bool             // by it
 	all       bool             // every limit and note, also on a terminal
 	json      bool
+	server    string // a daemon to ask; empty: the store is read
+
+	tokenEnv, tokenFile string // where its token is
 	watchFlags
 }
 
@@ -38,10 +42,16 @@ next pass of each job. This spends nothing.
 --fail-under is for scripts: exit code 75, and a line on standard error for each
 budget that has less left. What is left is the number beside the budget's name,
 the least that a limit has left which counts units and covers every operation; a
-percentage is that of this limit. A locked budget has nothing left.`,
+percentage is that of this limit. A locked budget has nothing left.
+
+--server asks a daemon that runs with --listen, and needs neither a configuration
+nor the store's password: with the daemon's read token, a colleague may look and
+not spend.`,
 		Example: `  quotactl status
   quotactl status --fail-under 10% >/dev/null
-  quotactl status youtube/key1 --json`,
+  quotactl status --watch
+  quotactl status youtube/key1 --json
+  quotactl status --server https://jobs.internal:8080 --token-env QUOTACTL_READ_TOKEN`,
 		ValidArgsFunction: a.completeBudget,
 		Args:              arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -50,6 +60,12 @@ percentage is that of this limit. A locked budget has nothing left.`,
 				if f.least, err = answer.ParseThreshold(f.failUnder); err != nil {
 					return usage("--fail-under %q: %w", f.failUnder, err)
 				}
+			}
+			if f.server == "" && (f.tokenEnv != "" || f.tokenFile != "") {
+				return usage("--token-env and --token-file are for --server: give it too")
+			}
+			if f.server != "" && (a.storeFlag || a.inSandbox) {
+				return usage("--server asks a daemon: leave --store and --sandbox out")
 			}
 			if err := f.check(cmd.Flags().Changed); err != nil {
 				return err
@@ -63,53 +79,101 @@ percentage is that of this limit. A locked budget has nothing left.`,
 	f.add(cmd)
 	verboseFlag(cmd, &f.all)
 	cmd.Flags().StringVar(&f.failUnder, "fail-under", "", "exit with 75 if less than `LEAST` is left: units, or a percentage of the limit")
+	cmd.Flags().StringVar(&f.server, "server", "", "ask the daemon at `URL`, as https://HOST:PORT, instead of the store")
+	cmd.Flags().StringVar(&f.tokenEnv, "token-env", "", "with --server, the token is in this environment `VARIABLE`")
+	cmd.Flags().StringVar(&f.tokenFile, "token-file", "", "with --server, the token is in this `FILE`")
+	cmd.MarkFlagsMutuallyExclusive("token-env", "token-file")
 	cmd.Flags().BoolVar(&f.json, "json", false, "answer in JSON")
 	return cmd
 }
 
 // status shows the budgets named, or all, and their jobs.
-func (a *app) status(ctx context.Context, names []string, f statusFlags) error {
-	cfg, list, err := a.loadConfig()
+func (a *app) status(ctx context.Context, names []string, f statusFlags) (err error) {
+	read, stop, err := a.overviews(ctx, names, f)
 	if err != nil {
 		return err
 	}
-	if len(names) > 0 {
-		if _, err := cfg.Spec(names[0]); err != nil {
-			return err
-		}
-	}
-	store, err := a.openStore(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	reader := a.reader(cfg, list, store)
-	if len(names) == 0 {
-		names = reader.Budgets()
-	}
+	defer func() { err = errors.Join(err, stop()) }()
 	if f.watch {
-		err := a.watch(ctx, f.watchFlags, f.json, func(ctx context.Context) (watched, error) {
-			seen, err := reader.Overview(ctx, names)
-			return watched{
-				text: func(on screen.Screen) string { return onOneScreen(on, seen, f.all) }, json: seen.JSON(), lines: statusLines(seen),
-			}, err
+		return a.watch(ctx, f.watchFlags, f.json, func(ctx context.Context) (watched, error) {
+			seen, asJSON, err := read(ctx)
+			return watched{text: func(on screen.Screen) string { return onOneScreen(on, seen, f.all) }, json: asJSON, lines: statusLines(seen)}, err
 		})
-		return errors.Join(err, store.Close())
 	}
-	read := a.reading("reading the store")
-	seen, err := reader.Overview(ctx, names)
-	read()
-	if err = errors.Join(err, store.Close()); err != nil {
+	done := a.reading("reading what is left")
+	seen, asJSON, err := read(ctx)
+	done()
+	switch {
+	case err != nil:
 		return err
-	}
-	if f.json {
-		err = writeJSON(a.stdout, seen.JSON())
-	} else {
+	case f.json:
+		err = writeJSON(a.stdout, asJSON)
+	default:
 		err = writeText(a.stdout, statusText(a.screen(), seen, f.all))
 	}
 	if !f.judge {
 		return err
 	}
 	return errors.Join(err, under(seen.Budgets, f.least))
+}
+
+// overviews returns what reads the overview, from a daemon or from the store, and its JSON; and
+// what is to be called at the end.
+func (a *app) overviews(ctx context.Context, names []string, f statusFlags) (read func(context.Context) (look.Overview, any, error), stop func() error, err error) {
+	if f.server != "" {
+		token, err := a.tokenOf(f)
+		if err != nil {
+			return nil, nil, err
+		}
+		server, err := look.NewServer(f.server, token)
+		if err != nil {
+			return nil, nil, usage("--server: %w", err)
+		}
+		return func(ctx context.Context) (look.Overview, any, error) {
+			seen, text, err := server.Overview(ctx, names)
+			return seen, text, err
+		}, func() error { return nil }, nil
+	}
+	cfg, list, err := a.loadConfig()
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(names) > 0 {
+		if _, err := cfg.Spec(names[0]); err != nil {
+			return nil, nil, err
+		}
+	}
+	store, err := a.openStore(ctx, cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	reader := a.reader(cfg, list, store)
+	if len(names) == 0 {
+		names = reader.Budgets()
+	}
+	return func(ctx context.Context) (look.Overview, any, error) {
+		seen, err := reader.Overview(ctx, names)
+		return seen, seen.JSON(), err
+	}, store.Close, nil
+}
+
+// tokenOf is the token for a daemon that is asked; empty: it needs none.
+func (a *app) tokenOf(f statusFlags) (string, error) {
+	switch {
+	case f.tokenEnv != "":
+		token, ok := a.env(f.tokenEnv)
+		if !ok {
+			return "", usage("--token-env: the environment has no variable of that name; set it")
+		}
+		return token, nil
+	case f.tokenFile != "":
+		token, err := config.ReadSecret(f.tokenFile)
+		if err != nil {
+			return "", usage("--token-file: %w", err)
+		}
+		return strings.TrimRight(string(token), "\r\n"), nil
+	}
+	return "", nil
 }
 
 // under is an error, with exit code 75, that names each budget that has less left than the

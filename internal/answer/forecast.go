@@ -14,6 +14,10 @@ type Forecast struct {
 	names  []string        // of the jobs, in the order of the question
 	guess  map[string]bool // jobs of which it is not known what they need
 	passes map[passKey]*plan.Pass
+
+	// What another process said instead of a plan; nil: there is a plan.
+	budgetsTold map[string]*BudgetForecast
+	jobsTold    map[string]*JobForecast
 }
 
 type passKey struct {
@@ -68,8 +72,11 @@ type PlanLeast struct {
 // Budget is what the plan says of a budget; nil: no job of the plan spends it, or there is no
 // plan.
 func (f *Forecast) Budget(name string) *BudgetForecast {
-	if f == nil {
+	switch {
+	case f == nil:
 		return nil
+	case f.lived == nil:
+		return f.budgetsTold[name]
 	}
 	var found *BudgetForecast
 	for _, b := range f.lived.Budgets {
@@ -134,8 +141,11 @@ type JobForecast struct {
 
 // Job is what the plan says of a job; nil: it is not in the plan, or there is none.
 func (f *Forecast) Job(name string) *JobForecast {
-	if f == nil {
+	switch {
+	case f == nil:
 		return nil
+	case f.lived == nil:
+		return f.jobsTold[name]
 	}
 	j, known := f.jobs[name]
 	if !known {
@@ -146,7 +156,7 @@ func (f *Forecast) Job(name string) *JobForecast {
 
 // Run is what becomes of a run, and why; empty: that is not in the plan.
 func (f *Forecast) Run(job, region string, tick time.Time) (plan.Outcome, *PlanFirstCut) {
-	if f == nil {
+	if f == nil || f.lived == nil {
 		return "", nil
 	}
 	p := f.passes[passKey{job, tick.UnixMicro()}]

@@ -6,6 +6,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/internal/alert"
+	"github.com/quotactl/quotactl/jobs"
 )
 
 // Overview is the JSON answer of status.
@@ -24,7 +25,8 @@ type jobSummary struct {
 	Next   Instant         `json:"next"`
 	Last   json.RawMessage `json:"last"` // null before the first pass
 	jobNow
-	Plan *JobForecast `json:"plan,omitempty"` // left out if there is none
+	Deferred []jobs.DeferredPass `json:"deferred,omitempty"` // passes that go on once their units return; left out if there are none
+	Plan     *JobForecast        `json:"plan,omitempty"`     // left out if there is none
 }
 
 // NewOverview makes the answer of status at an instant. The caller has redacted store. The
@@ -37,7 +39,7 @@ func NewOverview(at time.Time, store string, budgets []budget.Status, jobs []Job
 		answer.Budgets = append(answer.Budgets, one)
 	}
 	for _, job := range jobs {
-		answer.Jobs = append(answer.Jobs, jobSummary{job.Name, job.Budget, Instant(job.NextTick), job.Last, newJobNow(job), ahead.Job(job.Name)})
+		answer.Jobs = append(answer.Jobs, jobSummary{job.Name, job.Budget, Instant(job.NextTick), job.Last, newJobNow(job), job.Deferred, ahead.Job(job.Name)})
 	}
 	return answer
 }

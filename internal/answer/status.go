@@ -74,6 +74,7 @@ type Limit struct {
 	Refill      Text        `json:"refill,omitempty"`
 	Calendar    Text        `json:"calendar"`
 	Timezone    Text        `json:"timezone"`
+	Starts      *Seconds    `json:"starts_seconds,omitempty"` // of a day or month, after midnight; left out for 0
 	LockedUntil *Instant    `json:"locked_until"`
 	LockedSince *Instant    `json:"locked_since,omitempty"`
 	LockedWhy   string      `json:"locked_why,omitempty"`
@@ -180,7 +181,7 @@ func newLimit(l budget.LimitStatus, at time.Time) Limit {
 		out.Auto, out.Parts = true, &HeadroomParts{p.Drift, p.InFlight, p.Clock, p.Outage, p.Least, p.Most, p.Known, p.Periods}
 	}
 	if c := l.Window.Calendar; c != nil {
-		out.Calendar, out.Timezone = Text(c.Length()), Text(c.Zone())
+		out.Calendar, out.Timezone, out.Starts = Text(c.Length()), Text(c.Zone()), span(c.Starts().Microseconds())
 	}
 	if !l.NextReturn.IsZero() {
 		out.NextReturn = &NextReturn{At: Instant(l.NextReturn), Units: l.NextAmount}
