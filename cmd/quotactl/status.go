@@ -44,7 +44,7 @@ budget that has less left. What is left is the number beside the budget's name,
 the least that a limit has left which counts units and covers every operation; a
 percentage is that of this limit. A locked budget has nothing left.
 
---server asks a daemon that runs with --listen, and needs neither a configuration
+--server asks a daemon that runs with --listen. It needs neither a configuration
 nor the store's password: with the daemon's read token, a colleague may look and
 not spend.`,
 		Example: `  quotactl status
