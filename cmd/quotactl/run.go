@@ -43,7 +43,8 @@ Such passes replace no scheduled tick.
 
 --listen also answers charges of programs in any language, over HTTP
 (docs/http.md); without jobs in the configuration it does only that. An address
-that other machines can reach needs a token and a certificate.
+that other machines can reach needs a token and a certificate. Whoever has the
+read token may look and not spend.
 
 --sandbox fetches from a fake YouTube in this process; no key is needed. Its
 store (sandbox.db) and request log (sandbox.log) are beside the configuration,
@@ -75,6 +76,9 @@ and are used again the next time.`,
 	flags.StringVar(&f.listen.At, "listen", "", "serve charges, /metrics, /healthz and /readyz at `ADDRESS`: a local port, host:port, or unix:/path")
 	flags.StringVar(&f.listen.TokenEnv, "listen-token-env", "", "require the token in this environment `VARIABLE`")
 	flags.StringVar(&f.listen.TokenFile, "listen-token-file", "", "require the token in this `FILE`")
+	flags.StringVar(&f.listen.ReadTokenEnv, "listen-read-token-env", "", "let the token in this environment `VARIABLE` look, and not spend")
+	flags.StringVar(&f.listen.ReadTokenFile, "listen-read-token-file", "", "let the token in this `FILE` look, and not spend")
+	flags.BoolVar(&f.listen.AllowActions, "allow-actions", false, "let who signs in on the page with the token trigger, pause, resume, cancel, lock and unlock")
 	flags.StringVar(&f.listen.Cert, "listen-cert", "", "serve TLS with the certificates in this PEM `FILE`")
 	flags.StringVar(&f.listen.Key, "listen-key", "", "the certificate's key, a PEM `FILE`")
 	flags.Int64Var(&f.upstream.Quota, "quota", 0, fmt.Sprintf("`UNITS` that the sandbox grants per Pacific day (default %d)", sandbox.DefaultQuota))

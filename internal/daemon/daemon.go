@@ -16,6 +16,8 @@ import (
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/alert"
+	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/look"
 	"github.com/quotactl/quotactl/internal/secret"
 	"github.com/quotactl/quotactl/internal/serve"
 	"github.com/quotactl/quotactl/jobs"
@@ -159,10 +161,31 @@ func (d *Daemon) decisions(g *generation) *serve.Server {
 		Open: func(name string) (*budget.Budget, error) {
 			return open.BudgetOn(d.store, g.config, d.storeAt(g.config), name, budget.WithLog(d.log))
 		},
-		Token: d.o.Endpoint.token, Loopback: d.o.Endpoint.loopback, Log: d.log,
+		Token: d.o.Endpoint.token, ReadToken: d.o.Endpoint.readToken, Loopback: d.o.Endpoint.loopback, Log: d.log,
+		Overview: func(ctx context.Context, names []string) (answer.Overview, error) {
+			reader := d.reader(g)
+			if len(names) == 0 {
+				names = reader.Budgets()
+			}
+			seen, err := reader.Overview(ctx, names)
+			return seen.JSON(), err
+		},
 		Leased:   d.metrics.leased,
 		UnderWay: max(1, serve.DefaultUnderWay*connections/mostConnections), Waiting: max(1, serve.DefaultWaiting*connections/mostConnections),
 	})
+}
+
+// reader reads what a generation's configuration and the store have.
+func (d *Daemon) reader(g *generation) *look.Reader {
+	return &look.Reader{
+		Config: g.config, Jobs: g.jobs, Store: d.store, URL: secret.RedactURL(d.storeAt(g.config)), Now: d.o.Now, Log: d.log,
+		Open: func(name string) (*budget.Budget, error) {
+			if b := g.budgets[name]; b != nil {
+				return b, nil
+			}
+			return open.BudgetOn(d.store, g.config, d.storeAt(g.config), name, budget.WithLog(d.log))
+		},
+	}
 }
 
 // Run runs until drain is closed and everything under way has ended, or until ctx ends.
@@ -299,8 +322,12 @@ func (d *Daemon) Secrets() []string {
 	d.mu.Unlock()
 	known := append(jobs.KnownSecrets(named, d.o.Env), secret.OfURL(named.Store.URL)...)
 	known = append(known, secret.OfURL(d.storeURL)...)
-	if d.o.Endpoint != nil && d.o.Endpoint.token != "" {
-		known = append(known, d.o.Endpoint.token)
+	if e := d.o.Endpoint; e != nil {
+		for _, token := range []string{e.token, e.readToken} {
+			if token != "" {
+				known = append(known, token)
+			}
+		}
 	}
 	return known
 }
