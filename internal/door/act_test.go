@@ -233,6 +233,8 @@ type broken struct{ open.Backend }
 
 var errBroken = errors.Join(budget.ErrUnavailable, errors.New("the network is down"))
 
-func (broken) Job(context.Context, string) (driver.JobDocument, error) { return driver.JobDocument{}, errBroken }
+func (broken) Job(context.Context, string) (driver.JobDocument, error) {
+	return driver.JobDocument{}, errBroken
+}
 
 func (broken) Jobs(context.Context, []string) ([]driver.JobDocument, error) { return nil, errBroken }
