@@ -16,6 +16,7 @@ import (
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/alert"
+	"github.com/quotactl/quotactl/internal/page"
 	"github.com/quotactl/quotactl/internal/secret"
 	"github.com/quotactl/quotactl/internal/serve"
 	"github.com/quotactl/quotactl/jobs"
@@ -53,6 +54,7 @@ type Daemon struct {
 	store    *meteredStore
 	metrics  *metrics
 	servers  *servers // nil: the daemon does not listen
+	site     *page.Site
 
 	current atomic.Pointer[generation]
 	stop    atomic.Int64 // how long a stop may take, a time.Duration: the longest of all generations
@@ -75,6 +77,7 @@ func New(o Options) *Daemon {
 	d := &Daemon{o: o, log: o.Log, file: &watchedFile{path: o.File}}
 	if o.Endpoint != nil {
 		d.servers = &servers{}
+		d.site = page.New(page.Options{Reader: d.reader, Now: o.Now, Log: o.Log, Version: o.Version})
 	}
 	d.notices = newNotices(d.log, o.Now, !o.Once)
 	return d
@@ -178,7 +181,7 @@ func (d *Daemon) Run(ctx context.Context, drain <-chan struct{}, hangups <-chan 
 	if d.servers != nil {
 		collectSeldom(d.o.Env)
 		serving := &listener{
-			metrics: d.metrics, servers: d.servers, drain: drain, timeout: d.timeout,
+			metrics: d.metrics, servers: d.servers, site: d.site, drain: drain, timeout: d.timeout,
 			budgets: d.Budgets,
 		}
 		under, failed := serving.serve(ctx, d.o.Endpoint, d.log)
@@ -186,6 +189,7 @@ func (d *Daemon) Run(ctx context.Context, drain <-chan struct{}, hangups <-chan 
 			return failed
 		}
 		options.DecisionsURL = under.called
+		helpers.Go(func() { d.site.Follow(until) })
 		defer func() {
 			cancel()
 			helpers.Wait()

@@ -18,6 +18,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/page"
 	"github.com/quotactl/quotactl/internal/serve"
 )
 
@@ -70,8 +71,9 @@ func (p *pulse) read() (beaten, heardAt time.Time, failure error) {
 	return p.beaten, p.heardAt, p.failure
 }
 
-// listener serves /metrics, /healthz, /readyz and the decisions.
+// listener serves /metrics, /healthz, /readyz, the pages and the decisions.
 type listener struct {
+	site    *page.Site // nil: no pages
 	metrics *metrics
 	budgets func() map[string]*budget.Budget // those in force
 	drain   <-chan struct{}
@@ -171,15 +173,21 @@ func (l *listener) handler() http.Handler {
 		"/readyz":  l.servers.guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { tell(w, "not_ready", l.unready(r.Context())) })),
 	}
 	decisions := keepDeciding(l.servers)
+	var site http.Handler
+	if l.site != nil {
+		site = l.servers.guard(l.site)
+	}
 	return l.metrics.http.counted(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header()["X-Content-Type-Options"] = noSniff
-		switch page := pages[r.URL.Path]; {
-		case page == nil:
+		switch known := pages[r.URL.Path]; {
+		case known == nil && l.site != nil && l.site.Serves(r.URL.Path):
+			site.ServeHTTP(w, r)
+		case known == nil:
 			decisions.ServeHTTP(w, r)
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			serve.WrongMethod(w, serve.MethodsToRead)
 		default:
-			page.ServeHTTP(w, r)
+			known.ServeHTTP(w, r)
 		}
 	}))
 }
