@@ -17,7 +17,8 @@ import (
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/alert"
 	"github.com/quotactl/quotactl/internal/answer"
-	"github.com/quotactl/quotactl/internal/look"
+	"github.com/quotactl/quotactl/internal/door"
+	"github.com/quotactl/quotactl/internal/page"
 	"github.com/quotactl/quotactl/internal/secret"
 	"github.com/quotactl/quotactl/internal/serve"
 	"github.com/quotactl/quotactl/jobs"
@@ -54,7 +55,9 @@ type Daemon struct {
 	timeout  time.Duration // the store's
 	store    *meteredStore
 	metrics  *metrics
-	servers  *servers // nil: the daemon does not listen
+	servers  *servers   // nil: the daemon does not listen
+	site     *page.Site // likewise
+	door     *door.Door // likewise; it and its sessions outlive reloads
 
 	current atomic.Pointer[generation]
 	stop    atomic.Int64 // how long a stop may take, a time.Duration: the longest of all generations
@@ -77,6 +80,8 @@ func New(o Options) *Daemon {
 	d := &Daemon{o: o, log: o.Log, file: &watchedFile{path: o.File}}
 	if o.Endpoint != nil {
 		d.servers = &servers{}
+		d.site = d.pages()
+		d.door = d.doorTo(d.site)
 	}
 	d.notices = newNotices(d.log, o.Now, !o.Once)
 	return d
@@ -175,19 +180,6 @@ func (d *Daemon) decisions(g *generation) *serve.Server {
 	})
 }
 
-// reader reads what a generation's configuration and the store have.
-func (d *Daemon) reader(g *generation) *look.Reader {
-	return &look.Reader{
-		Config: g.config, Jobs: g.jobs, Store: d.store, URL: secret.RedactURL(d.storeAt(g.config)), Now: d.o.Now, Log: d.log,
-		Open: func(name string) (*budget.Budget, error) {
-			if b := g.budgets[name]; b != nil {
-				return b, nil
-			}
-			return open.BudgetOn(d.store, g.config, d.storeAt(g.config), name, budget.WithLog(d.log))
-		},
-	}
-}
-
 // Run runs until drain is closed and everything under way has ended, or until ctx ends.
 // Each signal on hangups causes a reload. If listening fails, the error may be an
 // [*EndpointError].
@@ -201,7 +193,7 @@ func (d *Daemon) Run(ctx context.Context, drain <-chan struct{}, hangups <-chan 
 	if d.servers != nil {
 		collectSeldom(d.o.Env)
 		serving := &listener{
-			metrics: d.metrics, servers: d.servers, drain: drain, timeout: d.timeout,
+			metrics: d.metrics, servers: d.servers, door: d.door, drain: drain, timeout: d.timeout,
 			budgets: d.Budgets,
 		}
 		under, failed := serving.serve(ctx, d.o.Endpoint, d.log)
@@ -209,6 +201,7 @@ func (d *Daemon) Run(ctx context.Context, drain <-chan struct{}, hangups <-chan 
 			return failed
 		}
 		options.DecisionsURL = under.called
+		helpers.Go(func() { d.site.Follow(until) })
 		defer func() {
 			cancel()
 			helpers.Wait()

@@ -71,7 +71,7 @@ func (p *pulse) read() (beaten, heardAt time.Time, failure error) {
 	return p.beaten, p.heardAt, p.failure
 }
 
-// listener serves /metrics, /healthz, /readyz and the decisions.
+// listener serves /metrics, /healthz, /readyz, the pages and the decisions.
 type listener struct {
 	metrics *metrics
 	budgets func() map[string]*budget.Budget // those in force
@@ -175,13 +175,13 @@ func (l *listener) handler() http.Handler {
 	others := beside(l.door, keepDeciding(l.servers))
 	return l.metrics.http.counted(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header()["X-Content-Type-Options"] = noSniff
-		switch page := pages[r.URL.Path]; {
-		case page == nil:
+		switch known := pages[r.URL.Path]; {
+		case known == nil:
 			others.ServeHTTP(w, r)
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			serve.WrongMethod(w, serve.MethodsToRead)
 		default:
-			page.ServeHTTP(w, r)
+			known.ServeHTTP(w, r)
 		}
 	}))
 }

@@ -71,6 +71,8 @@ func TestActions(t *testing.T) {
 	check.Equal(t, requests[1].Note, "they were empty; by the page of host-1")
 	check.EqualSlices(t, requests[1].Regions, []string{"US", "GB"})
 
+	act("/do/trigger", "Requested a pass of trending for GB, US.", "job", "trending", "regions", " GB  US")
+
 	act("/do/pause", "Paused trending.", "job", "trending", "note", "its consumer moves")
 	check.Equal(t, w.job().Pause.Note, "its consumer moves; by the page of host-1")
 	act("/do/resume", "Resumed trending.", "job", "trending")

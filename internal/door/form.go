@@ -25,14 +25,10 @@ type form url.Values
 // text is the field's value without the spaces around it; empty if it was left out.
 func (f form) text(field string) string { return strings.TrimSpace(url.Values(f).Get(field)) }
 
-// list has the parts of all values of a field, separated by commas.
+// list has the parts of all values of a field, separated by commas or spaces.
 func (f form) list(field string) (parts []string) {
 	for _, value := range f[field] {
-		for part := range strings.SplitSeq(value, ",") {
-			if part = strings.TrimSpace(part); part != "" {
-				parts = append(parts, part)
-			}
-		}
+		parts = append(parts, strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })...)
 	}
 	return parts
 }

@@ -177,12 +177,12 @@ func setCookie(w http.ResponseWriter, r *http.Request, id string) {
 }
 
 // sessionOf is the session of a request; nil if there is none. Of several cookies, which other
-// servers of this host may have set, none is believed. An event stream is no use of a session: it
-// may be on a screen that nobody looks at.
+// servers of this host may have set, none is believed. What a page's script asks for is no
+// use of a session: the page may be on a screen that nobody looks at.
 func (d *Door) sessionOf(r *http.Request) *session {
 	sent := r.CookiesNamed(cookieName(r))
 	if len(sent) != 1 {
 		return nil
 	}
-	return d.sessions.find(sent[0].Value, !IsStream(r.URL.Path))
+	return d.sessions.find(sent[0].Value, !reading(r.Method) || showsPage(r))
 }
