@@ -22,21 +22,22 @@ import (
 // actTime bounds an action. It goes on if the browser leaves.
 const actTime = 20 * time.Second
 
-// action is what a form does, as the command of the same name.
+// action is what a form does.
 type action struct {
-	name string
+	name string // the command that does the same
 	on   string // the field that names what it acts on: job or budget
 	do   func(ctx context.Context, in *look.Reader, f form, sign signer) (said string, err error)
 }
 
 // actions has the actions by their paths.
 var actions = map[string]action{
-	"/do/trigger": {"trigger", "job", trigger},
-	"/do/pause":   {"pause", "job", pause},
-	"/do/resume":  {"resume", "job", resume},
-	"/do/cancel":  {"cancel", "job", cancel},
-	"/do/lock":    {"lock", "budget", lock},
-	"/do/unlock":  {"unlock", "budget", unlock},
+	"/do/trigger":  {"trigger", "job", trigger},
+	"/do/withdraw": {"trigger --cancel", "job", withdraw},
+	"/do/pause":    {"pause", "job", pause},
+	"/do/resume":   {"resume", "job", resume},
+	"/do/cancel":   {"cancel", "job", cancel},
+	"/do/lock":     {"lock", "budget", lock},
+	"/do/unlock":   {"unlock", "budget", unlock},
 }
 
 // act serves a POST of an action.
@@ -165,6 +166,22 @@ func trigger(ctx context.Context, in *look.Reader, f form, sign signer) (string,
 		return "", fmt.Errorf("%w; the request may still be stored: look at the job", err)
 	}
 	return "", err
+}
+
+// withdraw takes back the requests that no daemon has begun, and the passes that are deferred.
+func withdraw(ctx context.Context, in *look.Reader, f form, _ signer) (string, error) {
+	job, err := jobNamed(in, f.text("job"))
+	if err != nil {
+		return "", err
+	}
+	taken, dropped, err := jobs.TakeBack(ctx, in.Store, job)
+	switch {
+	case err != nil:
+		return "", err
+	case len(taken)+len(dropped) == 0:
+		return "Nothing of " + job.Name + " was waiting.", nil
+	}
+	return fmt.Sprintf("Withdrew what was waiting of %s; requests: %d, deferred passes: %d.", job.Name, len(taken), len(dropped)), nil
 }
 
 func pause(ctx context.Context, in *look.Reader, f form, sign signer) (string, error) {

@@ -51,14 +51,17 @@ func TestActions(t *testing.T) {
 	v := w.signIn(token)
 	act := func(path, says string, fields ...string) {
 		t.Helper()
-		changed := w.site.changed
+		changed, command := w.site.changed, strings.TrimPrefix(path, "/do/")
+		if command == "withdraw" {
+			command = `"trigger --cancel"`
+		}
 		w.log.Reset()
 		got := v.post(path, append(fields, "back", "/job?name=trending")...)
 		must.Equal(t, got.Code, http.StatusSeeOther, path, got.Body)
 		check.Equal(t, got.Header().Get("Location"), "/job?name=trending")
 		check.Contains(t, v.said(), says, path, fields)
 		check.Equal(t, w.site.changed, changed+1, "the pages read anew")
-		for _, part := range []string{"operation=" + strings.TrimPrefix(path, "/do/"), "=" + fields[1], "remote=127.0.0.1:54321"} {
+		for _, part := range []string{"operation=" + command, "=" + fields[1], "remote=127.0.0.1:54321"} {
 			check.Contains(t, w.log.String(), part)
 		}
 	}
@@ -72,6 +75,10 @@ func TestActions(t *testing.T) {
 	check.EqualSlices(t, requests[1].Regions, []string{"US", "GB"})
 
 	act("/do/trigger", "Requested a pass of trending for GB, US.", "job", "trending", "regions", " GB  US")
+
+	act("/do/withdraw", "Withdrew what was waiting of trending; requests: 3, deferred passes: 0.", "job", "trending")
+	check.Equal(t, len(w.job().Requests), 0)
+	act("/do/withdraw", "Nothing of trending was waiting.", "job", "trending")
 
 	act("/do/pause", "Paused trending.", "job", "trending", "note", "its consumer moves")
 	check.Equal(t, w.job().Pause.Note, "its consumer moves; by the page of host-1")
@@ -113,6 +120,7 @@ func TestWrongActions(t *testing.T) {
 		{"/do/trigger", []string{"job", "trending", "regions", "FR"}, `it has no region \"FR\"`},
 		{"/do/trigger", []string{"job", "trending", "regions", "US,US"}, "named twice"},
 		{"/do/trigger", []string{"job", "trending", "note", long}, "the note has 480 characters: use at most 477"},
+		{"/do/withdraw", []string{"job", "none"}, "there is no job"},
 		{"/do/pause", []string{"job", "trending", "note", "  "}, "say in the note why"},
 		{"/do/pause", []string{"job", "trending", "note", long}, "use at most 477"},
 		{"/do/pause", []string{"job", "none", "note", "n"}, "there is no job"},
@@ -203,7 +211,7 @@ func TestReadTokenNeverActs(t *testing.T) {
 	} {
 		w := newWorld(t, c.options)
 		v := w.signIn(c.with)
-		for _, path := range []string{"/do/trigger", "/do/pause", "/do/resume", "/do/cancel", "/do/lock", "/do/unlock"} {
+		for _, path := range []string{"/do/trigger", "/do/withdraw", "/do/pause", "/do/resume", "/do/cancel", "/do/lock", "/do/unlock"} {
 			shows(t, v.post(path, "job", "trending", "note", "n", "budget", "shop/main", "for", "1h"), 403, "no_action", name, path)
 			r := v.with(w.request(http.MethodPost, path, url.Values{"csrf": {v.csrf}, "job": {"trending"}, "note": {"n"}}))
 			r.Header.Set("Authorization", "Bearer "+token)

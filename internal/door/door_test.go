@@ -47,7 +47,7 @@ func TestWhoComesIn(t *testing.T) {
 		header       fields
 		session      string // the token it was made with
 		status       int
-		part         string // of the body
+		part         string // of the body or Location
 	}{
 		// Without a token everybody on this machine may look, and nobody may act.
 		{"open: a page", open, "GET", "/", nil, "", 200, `page / act=false signed_in=false token=false csrf="" said=""`},
@@ -56,25 +56,25 @@ func TestWhoComesIn(t *testing.T) {
 		{"open: assets", open, "GET", "/assets/page.css", nil, "", 200, ""},
 		{"open: another host", open, "GET", "/", fields{"Host": "evil.example:9090"}, "", 403, "not_local"},
 		{"open: a frame", open, "GET", "/", with(link, fields{"Sec-Fetch-Dest": "iframe"}), "", 403, "not_local"},
-		{"open: the form to sign in", open, "GET", "/login", nil, "", 303, ""},
+		{"open: the form to sign in", open, "GET", "/login", nil, "", 303, "/"},
 		{"open: signing in", open, "POST", "/login", nil, "", 403, "no_action"},
 		{"open: an action", open, "POST", "/do/trigger", nil, "", 403, "no_action"},
 		{"open: signing out", open, "POST", "/logout", nil, "", 303, ""},
 
 		// A token asks for a session, or to be sent.
-		{"no session", nil, "GET", "/", nil, "", 401, signIn},
-		{"no session, of a job", nil, "GET", "/job?name=trending", nil, "", 401, `back="/job?name=trending"`},
+		{"no session", nil, "GET", "/", nil, "", 303, "/login?back=%2F"},
+		{"no session, of a job", nil, "GET", "/job?name=trending", nil, "", 303, "/login?back=%2Fjob%3Fname%3Dtrending"},
 		{"no session: events", nil, "GET", "/events", nil, "", 401, "no_token"},
 		{"no session: assets", nil, "GET", "/assets/page.css", nil, "", 200, "page"},
 		{"no session: the form", nil, "GET", "/login?back=/jobs", nil, "", 200, `back="/jobs"`},
 		{"no session: an action", nil, "POST", "/do/pause", nil, "", 403, signIn},
 		{"a session", nil, "GET", "/", nil, token, 200, "page / act=true signed_in=true token=true"},
-		{"a session: the form", nil, "GET", "/login?back=/jobs", nil, token, 303, ""},
+		{"a session: the form", nil, "GET", "/login?back=/jobs", nil, token, 303, "/jobs"},
 		{"a reader's session", nil, "GET", "/jobs", nil, readToken, 200, "page /jobs act=false signed_in=true token=true"},
 		{"a reader's session: an action", nil, "POST", "/do/pause", nil, readToken, 403, "no_action"},
 		{"a session without actions", reads, "GET", "/", nil, token, 200, "page / act=false"},
 		{"an action without actions", reads, "POST", "/do/pause", nil, token, 403, "--allow-actions"},
-		{"a forged session", nil, "GET", "/", fields{"Cookie": "quotactl-9090=AAAA"}, "", 401, signIn},
+		{"a forged session", nil, "GET", "/", fields{"Cookie": "quotactl-9090=AAAA"}, "", 303, "/login?"},
 		{"a bearer", nil, "GET", "/", fields{"Authorization": "Bearer " + token}, "", 200, `page / act=false signed_in=false token=true csrf=""`},
 		{"a bearer who reads", nil, "GET", "/", fields{"Authorization": "Bearer " + readToken}, "", 200, "page / act=false"},
 		{"a wrong bearer", nil, "GET", "/", fields{"Authorization": "Bearer " + token + "x"}, "", 401, "no_token"},
@@ -85,12 +85,13 @@ func TestWhoComesIn(t *testing.T) {
 		{"typed", nil, "GET", "/", fields{"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}, token, 200, page},
 		{"an own link", nil, "GET", "/jobs", fields{"Sec-Fetch-Site": "same-origin"}, token, 200, "page /jobs"},
 		{"another port's link", nil, "GET", "/jobs", sibling, token, 200, "page /jobs"},
-		{"another port's link, no session", nil, "GET", "/jobs", sibling, "", 401, signIn},
+		{"another port's link, no session", nil, "GET", "/jobs", sibling, "", 303, "/login?back=%2Fjobs"},
 		{"another site's link, no cookie", nil, "GET", "/jobs", link, "", 200, `content="0; url=/jobs?arrived=1"`},
 		{"another site's link to the form", nil, "GET", "/login?back=/jobs", link, "", 200, `content="0; url=/login?arrived=1&amp;back=%2Fjobs"`},
 		{"another site's link that has arrived", nil, "GET", "/jobs?arrived=1", link, "", 401, `back="/jobs"`},
 		{"another site's link with the cookie", nil, "GET", "/jobs", link, token, 200, "page /jobs"},
-		{"arrived", nil, "GET", "/job?name=x&arrived=1", fields{"Sec-Fetch-Site": "same-origin"}, token, 303, ""},
+		{"arrived", nil, "GET", "/job?name=x&arrived=1", fields{"Sec-Fetch-Site": "same-origin"}, token, 303, "/job?name=x"},
+		{"arrived, no session", nil, "GET", "/job?name=x&arrived=1", fields{"Sec-Fetch-Site": "same-origin"}, "", 303, "/login?back=%2Fjob%3Fname%3Dx"},
 		{"a frame", nil, "GET", "/", with(link, fields{"Sec-Fetch-Dest": "iframe"}), token, 403, "not_local"},
 		{"an embed", nil, "GET", "/", with(link, fields{"Sec-Fetch-Dest": "embed"}), token, 403, "not_local"},
 		{"an object of another port", nil, "GET", "/", with(sibling, fields{"Sec-Fetch-Dest": "object"}), token, 403, "not_local"},
@@ -170,7 +171,12 @@ func TestWhoComesIn(t *testing.T) {
 				w.signIn(c.session).with(r)
 			}
 			got := w.do(r)
-			shows(t, got, c.status, c.part)
+			if c.status == http.StatusSeeOther && c.method == http.MethodGet {
+				check.Equal(t, got.Code, c.status)
+				check.Contains(t, got.Header().Get("Location"), c.part)
+			} else {
+				shows(t, got, c.status, c.part)
+			}
 			hardened(t, got)
 			if said := got.Header().Get("Location"); strings.Contains(said, "arrived") {
 				t.Errorf("it leads to %s", said)
@@ -205,7 +211,7 @@ func TestSeveralFields(t *testing.T) {
 	v := w.signIn(token)
 	r := v.with(w.request(http.MethodGet, "/", nil))
 	r.AddCookie(&http.Cookie{Name: v.cookie.Name, Value: "planted"})
-	shows(t, w.do(r), 401, "sign in", "two cookies")
+	shows(t, w.do(r), 303, "", "two cookies")
 	r = w.request(http.MethodPost, "/login", url.Values{"token": {token}})
 	r.Header.Add("Content-Type", "text/plain")
 	shows(t, w.do(r), 415, "media_type")
@@ -254,9 +260,13 @@ func TestALinkArrives(t *testing.T) {
 	must.Equal(t, clean.Header().Get("Location"), "/job?b=1&name=%22%3E%3Cb%3E")
 	shows(t, open(clean.Header().Get("Location"), "same-origin", v), 200, "page /job?b=1")
 
-	for _, site := range []string{"same-origin", "cross-site", "same-site", "none"} {
-		shows(t, open(again, site, nil), 401, "sign in", "signed out,", site)
+	for _, site := range []string{"same-origin", "same-site", "none"} {
+		got := open(again, site, nil)
+		check.Equal(t, got.Code, 303, "signed out,", site)
+		check.Equal(t, got.Header().Get("Location"), "/login?back=%2Fjob%3Fb%3D1%26name%3D%2522%253E%253Cb%253E", "signed out,", site)
+		shows(t, open(got.Header().Get("Location"), site, nil), 200, `sign in at /login back="/job?b=1&name=%22%3E%3Cb%3E"`, site)
 	}
+	shows(t, open(again, "cross-site", nil), 401, "sign in", "signed out, and the browser still says cross-site")
 	shows(t, open(again, "cross-site", v), 200, "page /job?b=1&name=%22%3E%3Cb%3E act=true", "the browser still says cross-site")
 }
 

@@ -60,17 +60,17 @@ func TestSessionsEnd(t *testing.T) {
 	}
 	check.Equal(t, status(12*time.Hour-time.Second, "/"), 200, "before it is idle for too long")
 	check.Equal(t, status(12*time.Hour-time.Second, "/"), 200, "it was used meanwhile")
-	check.Equal(t, status(12*time.Hour, "/"), 401, "it was not used")
-	check.Equal(t, status(-12*time.Hour, "/"), 401, "it has ended for good")
+	check.Equal(t, status(12*time.Hour, "/"), 303, "it was not used")
+	check.Equal(t, status(-12*time.Hour, "/"), 303, "it has ended for good")
 	v = w.signIn(token)
 	for range 13 {
-		must.Equal(t, status(12*time.Hour, "/jobs"), 401)
+		must.Equal(t, status(12*time.Hour, "/jobs"), 303)
 		v = w.signIn(token)
 	}
 	for begun := w.now; w.now.Sub(begun) < 7*24*time.Hour-11*time.Hour; {
 		must.Equal(t, status(11*time.Hour, "/"), 200, "after", w.now.Sub(begun))
 	}
-	check.Equal(t, status(11*time.Hour, "/"), 401, "after seven days")
+	check.Equal(t, status(11*time.Hour, "/"), 303, "after seven days")
 }
 
 // Of too many sessions the oldest ends.
@@ -85,7 +85,7 @@ func TestMostSessions(t *testing.T) {
 	}
 	check.Equal(t, first.get("/").Code, 200)
 	w.signIn(token)
-	check.Equal(t, first.get("/").Code, 401)
+	check.Equal(t, first.get("/").Code, 303)
 	check.Equal(t, second.get("/").Code, 200)
 }
 
@@ -102,13 +102,13 @@ func TestFixation(t *testing.T) {
 	check.Equal(t, id == planted, false)
 	r = w.request(http.MethodGet, "/", nil)
 	r.AddCookie(&http.Cookie{Name: "quotactl-9090", Value: planted})
-	check.Equal(t, w.do(r).Code, 401, "the planted id")
+	check.Equal(t, w.do(r).Code, 303, "the planted id")
 
 	before := w.signIn(readToken)
 	got = before.post("/login", "token", token)
 	must.Equal(t, got.Code, 303)
 	check.Equal(t, got.Result().Cookies()[0].Value == before.cookie.Value, false)
-	check.Equal(t, before.get("/").Code, 401, "the session before")
+	check.Equal(t, before.get("/").Code, 303, "the session before")
 }
 
 // Signing out ends the session on the server, and has the browser forget it.
@@ -122,7 +122,7 @@ func TestSignOut(t *testing.T) {
 	check.Equal(t, gone.Name, v.cookie.Name)
 	check.Equal(t, gone.Value, "")
 	check.Equal(t, gone.MaxAge, -1)
-	check.Equal(t, v.get("/").Code, 401)
+	check.Equal(t, v.get("/").Code, 303)
 	check.Equal(t, v.post("/do/resume", "job", "trending").Code, 403)
 	check.Equal(t, other.get("/").Code, 200, "another session")
 	check.Equal(t, v.post("/logout").Code, 303, "once more")
@@ -138,7 +138,7 @@ func TestCSRF(t *testing.T) {
 	right := v.csrf
 	for _, csrf := range []string{"", other.csrf, right[1:], right + "x", v.cookie.Value} {
 		v.csrf = csrf
-		for _, path := range []string{"/do/trigger", "/do/pause", "/do/resume", "/do/cancel", "/do/lock", "/do/unlock", "/logout"} {
+		for _, path := range []string{"/do/trigger", "/do/withdraw", "/do/pause", "/do/resume", "/do/cancel", "/do/lock", "/do/unlock", "/logout"} {
 			shows(t, v.post(path, "job", "trending", "note", "n", "budget", "shop/main", "for", "1h"), 403, "old_form", path, csrf)
 		}
 	}

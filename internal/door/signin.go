@@ -59,9 +59,16 @@ func (d *Door) noSession(w http.ResponseWriter, r *http.Request) {
 		serve.Refuse(w, "no_token", "sign in, or send this daemon's token or its read token as Authorization: Bearer TOKEN")
 	case d.arrives(r):
 		goOn(w, r)
-	default:
+	case fromElsewhere(r): // and it has arrived: a browser that does not say who opened the page is not sent around
 		d.askToken(w, r, http.StatusUnauthorized, r.URL.RequestURI(), "")
+	default:
+		redirect(w, signInAt(d.back(r.URL.RequestURI())))
 	}
+}
+
+// signInAt is the address of the form that leads back to a page.
+func signInAt(back string) string {
+	return (&url.URL{Path: pathSignIn, RawQuery: url.Values{"back": {back}}.Encode()}).String()
 }
 
 // askToken answers with the form to sign in, which leads back to a page.
@@ -70,8 +77,8 @@ func (d *Door) askToken(w http.ResponseWriter, r *http.Request, status int, back
 		w.Header().Set("WWW-Authenticate", `Bearer realm="quotactl"`)
 	}
 	asked := r.Clone(r.Context())
-	asked.URL = &url.URL{Path: pathSignIn, RawQuery: url.Values{"back": {d.back(back)}}.Encode()}
-	asked.RequestURI = asked.URL.RequestURI()
+	asked.RequestURI = signInAt(d.back(back))
+	asked.URL, _ = url.Parse(asked.RequestURI) // it is right
 	d.o.Site.SignIn(w, asked, status, wrong)
 }
 
@@ -82,8 +89,11 @@ const mark = "arrived"
 // out the session's cookie, which is SameSite=Strict, so it is not known yet whether there is a
 // session.
 func (d *Door) arrives(r *http.Request) bool {
-	return r.Header.Get("Sec-Fetch-Site") == "cross-site" && !r.URL.Query().Has(mark)
+	return fromElsewhere(r) && !r.URL.Query().Has(mark)
 }
+
+// fromElsewhere reports whether another site has made the browser send a request.
+func fromElsewhere(r *http.Request) bool { return r.Header.Get("Sec-Fetch-Site") == "cross-site" }
 
 // goOn answers with a page that opens the same page once more: the browser then sends the
 // cookie. The mark keeps it from doing so again, whatever the browser says.
@@ -97,6 +107,7 @@ func goOn(w http.ResponseWriter, r *http.Request) {
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
 <meta http-equiv="refresh" content="0; url=%s">
+<link rel="icon" href="data:,">
 <title>quotactl</title>
 <p><a href="%s">Open the page</a></p>
 </html>
@@ -119,7 +130,7 @@ func withoutMark(r *http.Request) *http.Request {
 // redirects sends a browser from a page with the mark to the page's own address: the mark is not
 // to be in a bookmark, or in a link that somebody passes on.
 func (d *Door) redirects(w http.ResponseWriter, r *http.Request) bool {
-	if !r.URL.Query().Has(mark) || r.Header.Get("Sec-Fetch-Site") == "cross-site" {
+	if !r.URL.Query().Has(mark) || fromElsewhere(r) {
 		return false
 	}
 	redirect(w, d.back(r.URL.RequestURI()))
