@@ -64,11 +64,11 @@ func (d *Door) act(w http.ResponseWriter, r *http.Request, a action) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actTime)
 	defer cancel()
-	log := d.o.Log.With("operation", a.name, a.on, cut(f.text(a.on)), "remote", r.RemoteAddr)
+	log := d.o.Log.With("operation", a.name, a.on, cut(f.text(a.on), mostName), "remote", r.RemoteAddr)
 	said, err := a.do(ctx, d.o.Reader(), f, signer(d.o.Machine))
 	if err != nil {
-		log.Warn("an action of the page failed", "error", err)
-		said = "Not done: " + err.Error()
+		said = "Not done: " + cut(err.Error(), mostError)
+		log.Warn("an action of the page failed", "error", said)
 	} else {
 		log.Info("an action of the page", "did", said)
 	}
@@ -77,9 +77,14 @@ func (d *Door) act(w http.ResponseWriter, r *http.Request, a action) {
 	redirect(w, d.back(back))
 }
 
-// cut shortens what a browser has sent, for a log or a message.
-func cut(text string) string {
-	const most = 100
+// What is shown of a name that a browser has sent, and of an error.
+const (
+	mostName  = 100
+	mostError = 1000
+)
+
+// cut shortens a text to most bytes.
+func cut(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
@@ -116,7 +121,7 @@ func jobNamed(in *look.Reader, name string) (*jobs.Job, error) {
 			return job, nil
 		}
 	}
-	return nil, fmt.Errorf("there is no job %q%s", cut(name), suggest.DidYouMean(cut(name), known))
+	return nil, fmt.Errorf("there is no job %q%s", cut(name, mostName), suggest.DidYouMean(cut(name, mostName), known))
 }
 
 // jobOrKept finds a job that may have left the configuration.
@@ -138,7 +143,7 @@ func jobOrKept(ctx context.Context, in *look.Reader, name string) (*jobs.Job, er
 // budgetNamed opens a budget.
 func budgetNamed(in *look.Reader, name string) (*budget.Budget, error) {
 	if !driver.ValidBudget(name) {
-		return nil, fmt.Errorf("there is no budget %q: write UPSTREAM/CREDENTIAL", cut(name))
+		return nil, fmt.Errorf("there is no budget %q: write UPSTREAM/CREDENTIAL", cut(name, mostName))
 	}
 	return in.Open(name)
 }
@@ -273,7 +278,7 @@ func lock(ctx context.Context, in *look.Reader, f form, sign signer) (string, er
 		return "", err
 	}
 	if most := time.Duration(driver.MaxLock) * time.Microsecond; span < time.Second || span > most {
-		return "", fmt.Errorf("lock for %s: use 1s to %s", cut(f.text("for")), limit.SpanText(most))
+		return "", fmt.Errorf("lock for %s: use 1s to %s", cut(f.text("for"), mostName), limit.SpanText(most))
 	}
 	why, err := sign.note(f.text("why"), mostWhy)
 	if err != nil {

@@ -73,6 +73,35 @@ func TestSessionsEnd(t *testing.T) {
 	check.Equal(t, status(11*time.Hour, "/"), 303, "after seven days")
 }
 
+// What the script of an open page asks for is no use of a session, and does not take what an
+// action has said.
+func TestAnOpenPage(t *testing.T) {
+	w := newWorld(t, nil)
+	v := w.signIn(token)
+	script := func(method, path, dest string) int {
+		r := v.with(w.request(method, path, nil))
+		r.Header.Set("Sec-Fetch-Site", "same-origin")
+		r.Header.Set("Sec-Fetch-Dest", dest)
+		return w.do(r).Code
+	}
+	must.Equal(t, v.post("/do/resume", "job", "trending").Code, 303)
+	w.now = w.now.Add(11 * time.Hour)
+	check.Equal(t, script(http.MethodGet, "/", "empty"), 200)
+	check.Equal(t, script(http.MethodHead, "/", "document"), 200)
+	check.Equal(t, script(http.MethodGet, "/assets/page.css", "style"), 200)
+	w.now = w.now.Add(time.Hour - time.Second)
+	check.Contains(t, v.get("/").Body.String(), `said="trending was not paused."`)
+	w.now = w.now.Add(11 * time.Hour)
+	check.Equal(t, script(http.MethodGet, "/", "empty"), 200)
+	w.now = w.now.Add(time.Hour)
+	check.Equal(t, v.get("/").Code, 303, "it was idle for twelve hours")
+	v = w.signIn(token)
+	w.now = w.now.Add(11 * time.Hour)
+	check.Equal(t, v.post("/do/resume", "job", "trending").Code, 303)
+	w.now = w.now.Add(11 * time.Hour)
+	check.Equal(t, v.get("/").Code, 200, "an action is a use")
+}
+
 // Of too many sessions the oldest ends.
 func TestMostSessions(t *testing.T) {
 	w := newWorld(t, nil)

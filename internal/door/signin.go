@@ -24,12 +24,14 @@ const (
 type tries struct {
 	now func() time.Time
 
-	mu   sync.Mutex
+	mu   sync.Mutex  // guards all below
 	made []time.Time // the wrong ones of the last minute and those that are being checked, oldest first
+	told bool        // since the last try it was logged that there were too many
 }
 
-// begin counts a try as a wrong one. If there were too many, it says how long to wait.
-func (t *tries) begin() (wait time.Duration) {
+// begin counts a try as a wrong one. If there were too many, it says how long to wait, and
+// whether this is the first that has to: only that one is worth a line of the log.
+func (t *tries) begin() (wait time.Duration, first bool) {
 	now := t.now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -37,10 +39,11 @@ func (t *tries) begin() (wait time.Duration) {
 		t.made = t.made[1:]
 	}
 	if len(t.made) >= mostTries {
-		return triesFor - now.Sub(t.made[0])
+		first, t.told = !t.told, true
+		return triesFor - now.Sub(t.made[0]), first
 	}
-	t.made = append(t.made, now)
-	return 0
+	t.made, t.told = append(t.made, now), false
+	return 0, false
 }
 
 // right takes back the last try.
@@ -191,10 +194,12 @@ func (d *Door) signIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	back := f.text("back")
-	if wait := d.tries.begin(); wait > 0 {
+	if wait, first := d.tries.begin(); wait > 0 {
 		seconds := int64((wait + time.Second - 1) / time.Second)
 		w.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))
-		d.o.Log.Warn("a sign-in was refused: too many wrong tokens", "remote", r.RemoteAddr)
+		if first {
+			d.o.Log.Warn("sign-ins are refused: there were too many wrong tokens", "remote", r.RemoteAddr)
+		}
 		d.askToken(w, r, http.StatusTooManyRequests, back, fmt.Sprintf("There were too many wrong tokens. Try again in %d seconds.", seconds))
 		return
 	}

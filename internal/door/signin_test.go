@@ -47,7 +47,9 @@ func TestWrongTokens(t *testing.T) {
 	check.Equal(t, try(token).Code, 303)
 	check.Equal(t, try("wrong").Code, 401)
 	check.Equal(t, try(token).Code, 429, "the others are younger")
+	check.Equal(t, try(token).Code, 429)
 	check.Equal(t, strings.Count(w.log.String(), "the token is wrong"), 11)
+	check.Equal(t, strings.Count(w.log.String(), "too many wrong tokens"), 2, "once for each time that it begins")
 	check.Contains(t, w.log.String(), "remote=127.0.0.1:54321")
 	secrets(t, w.log.String(), "in the log")
 }
