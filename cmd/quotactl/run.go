@@ -43,7 +43,9 @@ Such passes replace no scheduled tick.
 
 --listen also answers charges of programs in any language, over HTTP
 (docs/http.md); without jobs in the configuration it does only that. An address
-that other machines can reach needs a token and a certificate.
+that other machines can reach needs a token and a certificate. The read token
+lets its holders look and not spend. Browsers get pages; with --allow-actions,
+people who sign in with the token may also act there.
 
 --sandbox fetches from a fake YouTube in this process; no key is needed. Its
 store (sandbox.db) and request log (sandbox.log) are beside the configuration,
@@ -72,9 +74,12 @@ and are used again the next time.`,
 	flags.BoolVar(&f.now, "now", false, "begin with a pass of each job")
 	flags.BoolVar(&f.sandbox, "sandbox", false, "fetch from a built-in fake YouTube; no key is needed")
 	flags.BoolVar(&f.json, "json", false, "with --once: answer in JSON")
-	flags.StringVar(&f.listen.At, "listen", "", "serve charges, /metrics, /healthz and /readyz at `ADDRESS`: a local port, host:port, or unix:/path")
+	flags.StringVar(&f.listen.At, "listen", "", "serve charges, pages, /metrics, /healthz and /readyz at `ADDRESS`: a local port, host:port, or unix:/path")
 	flags.StringVar(&f.listen.TokenEnv, "listen-token-env", "", "require the token in this environment `VARIABLE`")
 	flags.StringVar(&f.listen.TokenFile, "listen-token-file", "", "require the token in this `FILE`")
+	flags.StringVar(&f.listen.ReadTokenEnv, "listen-read-token-env", "", "let the token in this environment `VARIABLE` look, and not spend")
+	flags.StringVar(&f.listen.ReadTokenFile, "listen-read-token-file", "", "let the token in this `FILE` look, and not spend")
+	flags.BoolVar(&f.listen.AllowActions, "allow-actions", false, "let people who sign in on the pages with the token trigger, pause, cancel and lock")
 	flags.StringVar(&f.listen.Cert, "listen-cert", "", "serve TLS with the certificates in this PEM `FILE`")
 	flags.StringVar(&f.listen.Key, "listen-key", "", "the certificate's key, a PEM `FILE`")
 	flags.Int64Var(&f.upstream.Quota, "quota", 0, fmt.Sprintf("`UNITS` that the sandbox grants per Pacific day (default %d)", sandbox.DefaultQuota))

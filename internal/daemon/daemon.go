@@ -16,6 +16,9 @@ import (
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/alert"
+	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/door"
+	"github.com/quotactl/quotactl/internal/page"
 	"github.com/quotactl/quotactl/internal/secret"
 	"github.com/quotactl/quotactl/internal/serve"
 	"github.com/quotactl/quotactl/jobs"
@@ -52,7 +55,9 @@ type Daemon struct {
 	timeout  time.Duration // the store's
 	store    *meteredStore
 	metrics  *metrics
-	servers  *servers // nil: the daemon does not listen
+	servers  *servers   // nil: the daemon does not listen
+	site     *page.Site // likewise
+	door     *door.Door // likewise; it and its sessions outlive reloads
 
 	current atomic.Pointer[generation]
 	stop    atomic.Int64 // how long a stop may take, a time.Duration: the longest of all generations
@@ -75,6 +80,8 @@ func New(o Options) *Daemon {
 	d := &Daemon{o: o, log: o.Log, file: &watchedFile{path: o.File}}
 	if o.Endpoint != nil {
 		d.servers = &servers{}
+		d.site = d.pages()
+		d.door = d.doorTo(d.site)
 	}
 	d.notices = newNotices(d.log, o.Now, !o.Once)
 	return d
@@ -159,7 +166,15 @@ func (d *Daemon) decisions(g *generation) *serve.Server {
 		Open: func(name string) (*budget.Budget, error) {
 			return open.BudgetOn(d.store, g.config, d.storeAt(g.config), name, budget.WithLog(d.log))
 		},
-		Token: d.o.Endpoint.token, Loopback: d.o.Endpoint.loopback, Log: d.log,
+		Token: d.o.Endpoint.token, ReadToken: d.o.Endpoint.readToken, Loopback: d.o.Endpoint.loopback, Log: d.log,
+		Overview: func(ctx context.Context, names []string) (answer.Overview, error) {
+			reader := d.reader(g)
+			if len(names) == 0 {
+				names = reader.Budgets()
+			}
+			seen, err := reader.Overview(ctx, names)
+			return seen.JSON(), err
+		},
 		Leased:   d.metrics.leased,
 		UnderWay: max(1, serve.DefaultUnderWay*connections/mostConnections), Waiting: max(1, serve.DefaultWaiting*connections/mostConnections),
 	})
@@ -178,7 +193,7 @@ func (d *Daemon) Run(ctx context.Context, drain <-chan struct{}, hangups <-chan 
 	if d.servers != nil {
 		collectSeldom(d.o.Env)
 		serving := &listener{
-			metrics: d.metrics, servers: d.servers, drain: drain, timeout: d.timeout,
+			metrics: d.metrics, servers: d.servers, door: d.door, drain: drain, timeout: d.timeout,
 			budgets: d.Budgets,
 		}
 		under, failed := serving.serve(ctx, d.o.Endpoint, d.log)
@@ -186,6 +201,7 @@ func (d *Daemon) Run(ctx context.Context, drain <-chan struct{}, hangups <-chan 
 			return failed
 		}
 		options.DecisionsURL = under.called
+		helpers.Go(func() { d.site.Follow(until) })
 		defer func() {
 			cancel()
 			helpers.Wait()
@@ -299,8 +315,12 @@ func (d *Daemon) Secrets() []string {
 	d.mu.Unlock()
 	known := append(jobs.KnownSecrets(named, d.o.Env), secret.OfURL(named.Store.URL)...)
 	known = append(known, secret.OfURL(d.storeURL)...)
-	if d.o.Endpoint != nil && d.o.Endpoint.token != "" {
-		known = append(known, d.o.Endpoint.token)
+	if e := d.o.Endpoint; e != nil {
+		for _, token := range []string{e.token, e.readToken} {
+			if token != "" {
+				known = append(known, token)
+			}
+		}
 	}
 	return known
 }

@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -46,15 +45,22 @@ command  = ["true"]
 // living is a daemon on a store in memory, with livingConfig in which words are replaced.
 func living(t *testing.T, env func(string) (string, bool), replace ...string) *Daemon {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "costs.toml")
-	d := New(Options{File: file, Env: env, Now: time.Now, Once: true, Log: slog.New(slog.DiscardHandler), Read: func() (*config.Config, []*jobs.Job, error) {
-		cfg, err := config.Parse(file)
+	return livingWith(t, Options{Env: env, Once: true, Log: slog.New(slog.DiscardHandler)}, replace...)
+}
+
+// livingWith is living with other options.
+func livingWith(t *testing.T, o Options, replace ...string) *Daemon {
+	t.Helper()
+	o.File, o.Now = filepath.Join(t.TempDir(), "costs.toml"), time.Now
+	o.Read = func() (*config.Config, []*jobs.Job, error) {
+		cfg, err := config.Parse(o.File)
 		if err != nil {
 			return nil, nil, err
 		}
 		list := jobs.Load(cfg)
 		return cfg, list, cfg.Err()
-	}})
+	}
+	d := New(o)
 	d.write(t, replace...)
 	cfg, list, err := d.Read()
 	if err == nil {
@@ -105,13 +111,14 @@ func TestSecretsOfTheNextConfiguration(t *testing.T) {
 	check.Equal(t, fmt.Sprint(l.Secrets()), "[old-secret new-secret]")
 }
 
-// The daemon's own token is a secret too: its commands may have it in their environment.
-func TestTheTokenIsASecret(t *testing.T) {
-	l := New(Options{Env: nothing, Once: true, Endpoint: &Endpoint{token: "the-token"}})
+// The daemon's own tokens are secrets too: its commands may have them in their environment.
+func TestTheTokensAreSecrets(t *testing.T) {
+	l := New(Options{Env: nothing, Once: true, Endpoint: &Endpoint{token: "the-token", readToken: "the-read-token"}})
 	l.remember(&config.Config{})
-	if got := l.Secrets(); !slices.Contains(got, "the-token") {
-		t.Errorf("%q", got)
-	}
+	check.EqualSlices(t, l.Secrets(), []string{"the-token", "the-read-token"})
+	l = New(Options{Env: nothing, Once: true, Endpoint: &Endpoint{}})
+	l.remember(&config.Config{})
+	check.Equal(t, len(l.Secrets()), 0)
 }
 
 // A stop may take as long as the longest grace of any generation: a pass that began before

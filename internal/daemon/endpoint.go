@@ -15,18 +15,22 @@ import (
 // Listen says where the daemon listens and who may ask. It comes from flags, not from the
 // configuration: whoever starts the daemon decides who may spend.
 type Listen struct {
-	At                  string // a port on this machine, host:port or unix:/path; empty: nowhere
-	TokenEnv, TokenFile string // where the token is
-	Cert, Key           string // PEM files
+	At                          string // a port on this machine, host:port or unix:/path; empty: nowhere
+	TokenEnv, TokenFile         string // where the token is
+	ReadTokenEnv, ReadTokenFile string // where the token is that may look and not spend
+	Cert, Key                   string // PEM files
+	AllowActions                bool   // who has signed in with the token may act on the page
 }
 
 // Endpoint is where the daemon listens.
 type Endpoint struct {
-	network  string // tcp or unix
-	address  string
-	loopback bool // tcp, reachable only from this machine
-	token    string
-	secure   *tls.Config // nil: no TLS
+	network   string // tcp or unix
+	address   string
+	loopback  bool // tcp, reachable only from this machine
+	token     string
+	readToken string      // may look and not spend; empty: there is none
+	secure    *tls.Config // nil: no TLS
+	act       bool        // the page has actions
 }
 
 // EndpointError says what is wrong with a [Listen].
@@ -50,7 +54,7 @@ const schemeUnix = "unix:"
 func (f *Listen) Endpoint(env func(string) (string, bool)) (*Endpoint, error) {
 	if f.At == "" {
 		if *f != (Listen{}) {
-			return nil, wrongEndpoint("a token and a certificate are only for listening: give --listen too")
+			return nil, wrongEndpoint("a token, a certificate and --allow-actions are only for listening: give --listen too")
 		}
 		return nil, nil
 	}
@@ -69,8 +73,21 @@ func (f *Listen) Endpoint(env func(string) (string, bool)) (*Endpoint, error) {
 		e.network, e.address, e.loopback = "tcp", address, serve.IsLoopback(host)
 	}
 	var err error
-	if e.token, err = f.token(env); err != nil {
+	if e.token, err = readToken(env, "--listen-token", f.TokenEnv, f.TokenFile); err != nil {
 		return nil, err
+	}
+	if e.readToken, err = readToken(env, "--listen-read-token", f.ReadTokenEnv, f.ReadTokenFile); err != nil {
+		return nil, err
+	}
+	switch e.act = f.AllowActions; {
+	case e.token != "":
+	case e.readToken != "":
+		return nil, wrongEndpoint("--listen-read-token-env and --listen-read-token-file need a token too, or everybody could spend: give --listen-token-env or --listen-token-file")
+	case e.act:
+		return nil, wrongEndpoint("--allow-actions needs a token, to sign in with: give --listen-token-env or --listen-token-file")
+	}
+	if e.token != "" && e.token == e.readToken {
+		return nil, wrongEndpoint("the token and the read token of --listen are the same, so whoever may look could spend: make another read token")
 	}
 	if e.secure, err = f.tls(e.network); err != nil {
 		return nil, err
@@ -105,29 +122,30 @@ func isToken(text string) bool {
 	return len(text) >= 16 && len(text) <= 512 && !strings.ContainsFunc(text, func(r rune) bool { return r < '!' || r > '~' })
 }
 
-// token reads the token. No message shows it.
-func (f *Listen) token(env func(string) (string, bool)) (string, error) {
+// readToken reads the token of two flags, which begin alike; empty if neither is given. No
+// message shows it.
+func readToken(env func(string) (string, bool), flag, variable, file string) (string, error) {
 	var token string
 	switch {
-	case f.TokenEnv != "" && f.TokenFile != "":
-		return "", wrongEndpoint("--listen-token-env and --listen-token-file are both given: give one")
-	case f.TokenEnv != "":
-		value, ok := env(f.TokenEnv)
+	case variable != "" && file != "":
+		return "", wrongEndpoint("%s-env and %s-file are both given: give one", flag, flag)
+	case variable != "":
+		value, ok := env(variable)
 		if !ok {
-			return "", wrongEndpoint("--listen-token-env: the environment has no variable of that name; set it")
+			return "", wrongEndpoint("%s-env: the environment has no variable of that name; set it", flag)
 		}
 		token = value
-	case f.TokenFile != "":
-		value, err := config.ReadSecret(f.TokenFile)
+	case file != "":
+		value, err := config.ReadSecret(file)
 		if err != nil {
-			return "", wrongEndpoint("--listen-token-file: %w", err)
+			return "", wrongEndpoint("%s-file: %w", flag, err)
 		}
 		token = strings.TrimRight(string(value), "\r\n")
 	default:
 		return "", nil
 	}
 	if !isToken(token) {
-		return "", wrongEndpoint("the token of --listen: use 16 to 512 printable ASCII characters without spaces")
+		return "", wrongEndpoint("the token of %s-env or %s-file: use 16 to 512 printable ASCII characters without spaces", flag, flag)
 	}
 	return token, nil
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/door"
 	"github.com/quotactl/quotactl/internal/serve"
 )
 
@@ -70,13 +71,14 @@ func (p *pulse) read() (beaten, heardAt time.Time, failure error) {
 	return p.beaten, p.heardAt, p.failure
 }
 
-// listener serves /metrics, /healthz, /readyz and the decisions.
+// listener serves /metrics, /healthz, /readyz, the pages and the decisions.
 type listener struct {
 	metrics *metrics
 	budgets func() map[string]*budget.Budget // those in force
 	drain   <-chan struct{}
 	timeout time.Duration // the store's
 	servers *servers
+	door    *door.Door // to the pages; nil: there are none
 	// connections is how many connections may be open at once; 0: openAtOnce.
 	connections int
 }
@@ -111,7 +113,7 @@ func (l *listener) serve(ctx context.Context, e *Endpoint, log *slog.Logger) (*l
 	if err != nil {
 		return nil, errors.Join(err, socket.Close())
 	}
-	log.Info("listening: decisions, metrics and health", "address", called, "token", e.token != "")
+	log.Info("listening: decisions, metrics and health", "address", called, "token", e.token != "", "read_token", e.readToken != "", "actions", e.act)
 	return l.serveOn(socket, called, e.secure, log), nil
 }
 
@@ -170,16 +172,16 @@ func (l *listener) handler() http.Handler {
 		"/healthz": serve.KeepPagesOut(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { tell(w, "not_live", l.unhealthy()) })),
 		"/readyz":  l.servers.guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { tell(w, "not_ready", l.unready(r.Context())) })),
 	}
-	decisions := keepDeciding(l.servers)
+	others := beside(l.door, keepDeciding(l.servers))
 	return l.metrics.http.counted(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header()["X-Content-Type-Options"] = noSniff
-		switch page := pages[r.URL.Path]; {
-		case page == nil:
-			decisions.ServeHTTP(w, r)
+		switch known := pages[r.URL.Path]; {
+		case known == nil:
+			others.ServeHTTP(w, r)
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			serve.WrongMethod(w, serve.MethodsToRead)
 		default:
-			page.ServeHTTP(w, r)
+			known.ServeHTTP(w, r)
 		}
 	}))
 }

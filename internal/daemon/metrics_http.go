@@ -38,7 +38,7 @@ const otherRoute = "other"
 // routeOf is the label of a path.
 func routeOf(path string) string {
 	switch path {
-	case "/metrics", "/healthz", "/readyz", "/v1/charge", "/v1/settle", "/v1/release", "/v1/status", "/v1/openapi.json":
+	case "/metrics", "/healthz", "/readyz", "/v1/charge", "/v1/settle", "/v1/release", "/v1/status", "/v1/overview", "/v1/why", "/v1/openapi.json":
 		return path
 	}
 	return otherRoute

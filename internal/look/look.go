@@ -74,26 +74,11 @@ func (o Overview) JSON() answer.Overview {
 
 // Overview reads the budgets named, the jobs that spend them, and the alerts.
 func (r *Reader) Overview(ctx context.Context, names []string) (Overview, error) {
-	seen := Overview{At: r.Now().UTC(), Store: r.URL}
-	budgets, err := r.open(names)
+	seen, err := r.Present(ctx, names)
 	if err != nil {
 		return Overview{}, err
 	}
-	for _, b := range budgets {
-		status, err := b.Rated(ctx)
-		if err != nil {
-			return Overview{}, err
-		}
-		seen.Budgets, seen.At = append(seen.Budgets, status), status.At
-	}
-	list := slices.DeleteFunc(slices.Clone(r.Jobs), func(job *jobs.Job) bool { return !slices.Contains(names, job.Budget) })
-	if seen.Jobs, err = answer.LookAtJobs(ctx, r.Now(), r.Store, list); err != nil {
-		return Overview{}, err
-	}
-	if seen.Alerts, err = alert.Look(ctx, r.Store, r.Config.Alerts); err != nil {
-		return Overview{}, err
-	}
-	seen.Ahead = r.Forecast(ctx, list, r.Now().Add(plan.DefaultSpan))
+	seen.Ahead = r.Forecast(ctx, r.spending(names), r.Now().Add(plan.DefaultSpan))
 	return seen, nil
 }
 

@@ -55,13 +55,9 @@ func Answer(ctx context.Context, question *plan.Question, advise func(set string
 	if err != nil {
 		return nil, err
 	}
-	var high *plan.Plan
-	if question.Learned() {
-		more := *question
-		more.High = true
-		if high, err = more.Plan(ctx); err != nil {
-			return nil, err
-		}
+	high, err := highPlan(ctx, question)
+	if err != nil {
+		return nil, err
 	}
 	var advice *plan.Advice
 	if advise != nil {

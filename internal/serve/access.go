@@ -8,19 +8,70 @@ import (
 	"strings"
 )
 
+// Right is what a token lets its holder do.
+type Right int
+
+// The rights, each more than the one before.
+const (
+	NoRight  Right = iota
+	MayLook        // read what there is
+	MaySpend       // everything
+)
+
+// Tokens are the tokens of a daemon. It keeps only their hashes.
+type Tokens struct{ spend, look *[sha256.Size]byte } // nil: there is no such token
+
+// NewTokens takes the token and the read token; either may be empty.
+func NewTokens(token, readToken string) Tokens { return Tokens{hashed(token), hashed(readToken)} }
+
+func hashed(token string) *[sha256.Size]byte {
+	if token == "" {
+		return nil
+	}
+	sum := sha256.Sum256([]byte(token))
+	return &sum
+}
+
+// Needed reports whether a token is needed at all.
+func (t Tokens) Needed() bool { return t.spend != nil }
+
+// Right is what the sender of a token may do. It compares hashes, which have the same
+// length, in constant time.
+func (t Tokens) Right(token string) Right {
+	sum := sha256.Sum256([]byte(token))
+	is := func(known *[sha256.Size]byte) bool {
+		return known != nil && subtle.ConstantTimeCompare(sum[:], known[:]) == 1
+	}
+	switch spend, look := is(t.spend), is(t.look); {
+	case spend:
+		return MaySpend
+	case look:
+		return MayLook
+	}
+	return NoRight
+}
+
+// Bearer is what a request may do by its Authorization: Bearer.
+func (t Tokens) Bearer(r *http.Request) Right {
+	sent := r.Header["Authorization"]
+	if len(sent) != 1 {
+		return NoRight
+	}
+	scheme, token, _ := strings.Cut(sent[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return NoRight
+	}
+	return t.Right(strings.TrimLeft(token, " "))
+}
+
 // access decides which requests are allowed in.
 type access struct {
-	token    *[sha256.Size]byte // nil: no token is needed
+	tokens   Tokens
 	loopback bool
 }
 
 func newAccess(o Options) access {
-	a := access{loopback: o.Loopback}
-	if o.Token != "" {
-		sum := sha256.Sum256([]byte(o.Token))
-		a.token = &sum
-	}
-	return a
+	return access{tokens: NewTokens(o.Token, o.ReadToken), loopback: o.Loopback}
 }
 
 // fromPage says why a request from a web page is refused; "" if it is not from one.
@@ -39,41 +90,33 @@ func fromPage(r *http.Request) (detail string) {
 	}
 }
 
-// refuses says why a request is refused: a reason and its detail, or "".
+// right is what a request may do; with NoRight, the reason and its detail say why it is
+// refused.
 //
 // On loopback the danger is a web page in a browser of this machine. The page can make
 // the browser send requests here, also through a host name of its own that resolves to
 // this machine. Headers show that a page sent them, or Host has the foreign name.
-func (a access) refuses(r *http.Request) (reason, detail string) {
+func (a access) right(r *http.Request) (may Right, reason, detail string) {
 	page := fromPage(r)
 	switch {
 	case page != "":
-		return "not_local", page
-	case a.loopback && !loopbackName(r.Host):
-		return "not_local", "the Host header does not name this machine: use localhost, 127.0.0.1 or [::1]"
-	case a.token != nil && !a.authorized(r):
-		return "no_token", "send this daemon's token as Authorization: Bearer TOKEN"
+		return NoRight, "not_local", page
+	case a.loopback && !LoopbackName(r.Host):
+		return NoRight, "not_local", WrongHost
+	case !a.tokens.Needed():
+		return MaySpend, "", ""
 	}
-	return "", ""
+	if may = a.tokens.Bearer(r); may == NoRight {
+		return NoRight, "no_token", "send this daemon's token as Authorization: Bearer TOKEN"
+	}
+	return may, "", ""
 }
 
-// authorized reports whether a request has the token. It compares hashes, which have the
-// same length, in constant time.
-func (a access) authorized(r *http.Request) bool {
-	sent := r.Header["Authorization"]
-	if len(sent) != 1 {
-		return false
-	}
-	scheme, token, _ := strings.Cut(sent[0], " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return false
-	}
-	sum := sha256.Sum256([]byte(strings.TrimLeft(token, " ")))
-	return subtle.ConstantTimeCompare(sum[:], a.token[:]) == 1
-}
+// WrongHost is the detail of a refusal for its Host.
+const WrongHost = "the Host header does not name this machine: use localhost, 127.0.0.1 or [::1]"
 
-// loopbackName reports whether a Host names this machine itself.
-func loopbackName(host string) bool {
+// LoopbackName reports whether a Host names this machine itself.
+func LoopbackName(host string) bool {
 	switch host { // most clients send one of these
 	case "127.0.0.1", "localhost", "[::1]":
 		return true

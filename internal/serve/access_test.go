@@ -9,7 +9,57 @@ import (
 	"github.com/quotactl/quotactl/internal/serve"
 )
 
-const token = "c0rrect-h0rse_battery~staple"
+const (
+	token     = "c0rrect-h0rse_battery~staple"
+	readToken = "c0rrect-h0rse_battery~stapler"
+)
+
+// The read token opens what spends nothing, and only that.
+func TestReadToken(t *testing.T) {
+	o := serve.Options{Token: token, ReadToken: readToken}
+	w := newWorld(t, o)
+	guarded := w.Guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	for _, c := range []struct {
+		method, path string
+		read, full   int
+	}{
+		{http.MethodGet, "/v1/status", 200, 200},
+		{http.MethodGet, "/v1/overview", 200, 200},
+		{http.MethodGet, "/v1/why?budget=shop/main&operation=get", 200, 200},
+		{http.MethodGet, "/v1/openapi.json", 200, 200},
+		{http.MethodPost, "/v1/charge", 403, 200},
+		{http.MethodPost, "/v1/settle", 403, 410},
+		{http.MethodPost, "/v1/release", 403, 410},
+		{http.MethodGet, "/v1/charge", 405, 405},
+		{http.MethodGet, "/v1/nothing", 404, 404},
+	} {
+		for sent, status := range map[string]int{readToken: c.read, token: c.full, readToken + "r": 401, token[1:]: 401} {
+			body := ""
+			if path := c.path; c.method == http.MethodPost {
+				body = posts[path]
+			}
+			r := w.request(c.method, c.path, body)
+			r.Header.Set("Authorization", "Bearer "+sent)
+			got := w.do(r)
+			check.Equal(t, got.status, status, c.method, c.path, sent)
+			if status == 403 {
+				got.is(403, "reason", "read_token")
+			}
+		}
+	}
+	for sent, status := range map[string]int{readToken: 204, token: 204, "": 401} {
+		r := w.request(http.MethodGet, "/metrics", "")
+		r.Header.Set("Authorization", "Bearer "+sent)
+		recorder := httptest.NewRecorder()
+		guarded.ServeHTTP(recorder, r)
+		check.Equal(t, recorder.Code, status, "guarded, with", sent)
+	}
+	// Without a read token nothing opens for an empty one.
+	w = newWorld(t, serve.Options{Token: token})
+	r := w.request(http.MethodGet, "/v1/status", "")
+	r.Header.Set("Authorization", "Bearer ")
+	w.do(r).is(401)
+}
 
 func TestToken(t *testing.T) {
 	w := newWorld(t, serve.Options{Token: token})

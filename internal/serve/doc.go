@@ -4,6 +4,7 @@
 //	POST /v1/settle         record what a reserved call cost
 //	POST /v1/release        give back a reserved call that was never sent
 //	GET  /v1/status         what is left
+//	GET  /v1/overview       budgets, jobs and alerts
 //	GET  /v1/openapi.json   the OpenAPI description of these paths
 //
 // A [Server] is an http.Handler for these paths. It caches no answer: the store

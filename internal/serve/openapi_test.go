@@ -129,6 +129,9 @@ func askings() (list []asking) {
 	}
 	for path, body := range posts {
 		everywhere(http.MethodPost, path, body)
+		list = append(list, asking{method: http.MethodPost, path: path, body: body, status: 403, reason: "read_token", change: func(r *http.Request) {
+			r.Header.Set("Authorization", "Bearer "+readToken)
+		}, options: serve.Options{Token: token, ReadToken: readToken}})
 		changed := func(status int, reason string, change func(*http.Request)) {
 			list = append(list, asking{method: http.MethodPost, path: path, body: body, status: status, reason: reason, change: change})
 		}
@@ -146,6 +149,7 @@ func askings() (list []asking) {
 	for _, path := range []string{"/v1/status", "/v1/why?budget=shop/main&operation=get"} {
 		add(http.MethodGet, path, "", 200, "", holdsSome)
 	}
+	everywhere(http.MethodGet, "/v1/overview", "")
 	everywhere(http.MethodGet, "/v1/openapi.json", "")
 	const why = "/v1/why?budget=shop/main&operation=export&job=j"
 	everywhere(http.MethodGet, why, "")
@@ -193,9 +197,14 @@ func askings() (list []asking) {
 	add(http.MethodPost, "/v1/settle", `{"budget":"shop/main","id":"open","units":-1}`, 400, "invalid", nil)
 	add(http.MethodGet, "/v1/status?budget=a", "", 404, "unknown_budget", nil)
 	add(http.MethodGet, "/v1/status?name=a", "", 400, "invalid", nil)
+	add(http.MethodGet, "/v1/overview?budget=a", "", 404, "unknown_budget", nil)
+	add(http.MethodGet, "/v1/overview?name=a", "", 400, "invalid", nil)
 	for reason, err := range map[string]error{"unavailable": budget.ErrUnavailable, "failed": errors.New("something else")} {
 		status := map[string]int{"unavailable": 503, "failed": 500}[reason]
 		add(http.MethodGet, "/v1/status", "", status, reason, func(r *rigged) {
+			r.look = func() (driver.View, error) { return driver.View{}, err }
+		})
+		add(http.MethodGet, "/v1/overview", "", status, reason, func(r *rigged) {
 			r.look = func() (driver.View, error) { return driver.View{}, err }
 		})
 		add(http.MethodGet, why, "", status, reason, func(r *rigged) {

@@ -51,6 +51,7 @@ var kinds = map[string]kind{
 
 	"busy":         {http.StatusServiceUnavailable, "Too many requests are under way"},
 	"no_token":     {http.StatusUnauthorized, "The token is missing or wrong"},
+	"read_token":   {http.StatusForbidden, "The read token may look and not spend"},
 	"not_local":    {http.StatusForbidden, "The request comes from a web page"},
 	"no_path":      {http.StatusNotFound, "Unknown path"},
 	"method":       {http.StatusMethodNotAllowed, "The path does not take this method"},
@@ -58,6 +59,11 @@ var kinds = map[string]kind{
 	"body_size":    {http.StatusRequestEntityTooLarge, "The body is too large"},
 	"body_time":    {http.StatusRequestTimeout, "The body did not arrive in time"},
 	"header_count": {http.StatusRequestHeaderFieldsTooLarge, "Too many header fields"},
+
+	// Only package door uses these.
+	"no_action": {http.StatusForbidden, "The page may not do this"},
+	"old_form":  {http.StatusForbidden, "The form is not of this session"},
+	"form":      {http.StatusBadRequest, "The form is invalid"},
 
 	// Only the daemon's other handlers and its listener use these.
 	"malformed":   {http.StatusBadRequest, "The request is not valid HTTP"},

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/internal/answer"
 )
 
 // The default bounds of a Server.
@@ -35,6 +36,11 @@ type Options struct {
 	Open func(name string) (*budget.Budget, error)
 	// Token, if set, is required in each request, as Authorization: Bearer.
 	Token string
+	// ReadToken, if set, is another token that may look and not spend. It needs a Token.
+	ReadToken string
+	// Overview answers GET /v1/overview for the budgets named, or all of them for no name; nil:
+	// there is no such path. The error is budget.ErrUnknownBudget for an unknown name.
+	Overview func(ctx context.Context, names []string) (answer.Overview, error)
 	// Loopback: the listener has a loopback address. Requests whose Host does not name
 	// this machine are then refused, because a web page can send them.
 	Loopback bool
@@ -55,6 +61,7 @@ type Options struct {
 // use.
 type Server struct {
 	access   access
+	overview func(ctx context.Context, names []string) (answer.Overview, error)
 	budgets  *budgetCache
 	underWay slots
 	waiting  slots
@@ -68,7 +75,7 @@ type Server struct {
 // New makes a Server.
 func New(o Options) *Server {
 	o.UnderWay, o.Waiting, o.MaxOpen = orElse(o.UnderWay, DefaultUnderWay), orElse(o.Waiting, DefaultWaiting), orElse(o.MaxOpen, DefaultOpen)
-	s := &Server{access: newAccess(o), budgets: newBudgetCache(o), underWay: slots{most: o.UnderWay}, waiting: slots{most: o.Waiting}, log: o.Log, leased: o.Leased}
+	s := &Server{access: newAccess(o), overview: o.Overview, budgets: newBudgetCache(o), underWay: slots{most: o.UnderWay}, waiting: slots{most: o.Waiting}, log: o.Log, leased: o.Leased}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -112,17 +119,19 @@ func (s *slots) giveBack() { s.taken.Add(-1) }
 // route is what a path does.
 type route struct {
 	method string
+	least  Right // that it takes
 	serve  func(*Server, http.ResponseWriter, *http.Request)
 }
 
 // routes maps each path to its route.
 var routes = map[string]route{
-	"/v1/charge":       {http.MethodPost, (*Server).charge},
-	"/v1/settle":       {http.MethodPost, (*Server).settle},
-	"/v1/release":      {http.MethodPost, (*Server).release},
-	"/v1/status":       {http.MethodGet, (*Server).status},
-	"/v1/why":          {http.MethodGet, (*Server).why},
-	"/v1/openapi.json": {http.MethodGet, (*Server).describe},
+	"/v1/charge":       {http.MethodPost, MaySpend, (*Server).charge},
+	"/v1/settle":       {http.MethodPost, MaySpend, (*Server).settle},
+	"/v1/release":      {http.MethodPost, MaySpend, (*Server).release},
+	"/v1/status":       {http.MethodGet, MayLook, (*Server).status},
+	"/v1/overview":     {http.MethodGet, MayLook, (*Server).serveOverview},
+	"/v1/why":          {http.MethodGet, MayLook, (*Server).why},
+	"/v1/openapi.json": {http.MethodGet, MayLook, (*Server).describe},
 }
 
 // ServeHTTP implements http.Handler.
@@ -132,7 +141,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.underWay.giveBack()
-	if s.keepsOut(w, r) {
+	may := s.admit(w, r)
+	if may == NoRight {
 		return
 	}
 	fields := 0
@@ -145,14 +155,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	to, known := routes[r.URL.Path]
 	switch {
-	case !known:
-		refuse(w, problem{reason: "no_path", detail: "the paths are /v1/charge, /v1/settle, /v1/release, /v1/status, /v1/why and /v1/openapi.json; a daemon also has /metrics, /healthz and /readyz"})
+	case !known || r.URL.Path == pathOverview && s.overview == nil:
+		refuse(w, problem{reason: "no_path", detail: "the paths are /v1/charge, /v1/settle, /v1/release, /v1/status, /v1/overview, /v1/why and /v1/openapi.json; a daemon also has /metrics, /healthz and /readyz"})
 	case r.Method != to.method && (r.Method != http.MethodHead || to.method != http.MethodGet):
 		methods := to.method
 		if methods == http.MethodGet {
 			methods = MethodsToRead
 		}
 		WrongMethod(w, methods)
+	case may < to.least:
+		refuse(w, problem{reason: "read_token", detail: "the read token may look and not spend: send the daemon's token for " + r.URL.Path})
 	default:
 		to.serve(s, w, r)
 	}
@@ -169,24 +181,23 @@ func KeepPagesOut(next http.Handler) http.Handler {
 	})
 }
 
-// Guard protects another handler as the Server's own paths are: it requires the token,
-// if one is set, and refuses web pages.
+// Guard protects another handler as the Server's own paths that spend nothing are: it
+// requires a token, if one is set, and refuses web pages.
 func (s *Server) Guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !s.keepsOut(w, r) {
+		if s.admit(w, r) != NoRight {
 			next.ServeHTTP(w, r)
 		}
 	})
 }
 
-// keepsOut refuses a request that is not allowed in. It returns true if it has answered.
-func (s *Server) keepsOut(w http.ResponseWriter, r *http.Request) bool {
-	reason, detail := s.access.refuses(r)
-	if reason == "" {
-		return false
+// admit is what a request may do. With NoRight it has refused the request.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request) Right {
+	may, reason, detail := s.access.right(r)
+	if may == NoRight {
+		refuse(w, problem{reason: reason, detail: detail})
 	}
-	refuse(w, problem{reason: reason, detail: detail})
-	return true
+	return may
 }
 
 // jsonMedia is the media type of an answer.

@@ -14,9 +14,12 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/alert"
+	answers "github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/serve"
+	"github.com/quotactl/quotactl/jobs"
 )
 
 // world is a Server on a store in memory. Its budgets are shop/main, which is
@@ -76,8 +79,34 @@ func newWorld(t *testing.T, o serve.Options) *world {
 	}
 	o.Budgets = []*budget.Budget{w.open("shop/main")}
 	o.Open = w.openNamed
+	o.Overview = w.overview
 	w.Server = serve.New(o)
 	return w
+}
+
+// overview has the budgets, one job in each state, and an alert.
+func (w *world) overview(ctx context.Context, names []string) (answers.Overview, error) {
+	if len(names) == 0 {
+		names = []string{"shop/main"}
+	}
+	var list []budget.Status
+	for _, name := range names {
+		b, err := w.openNamed(name)
+		if err != nil {
+			return answers.Overview{}, err
+		}
+		status, err := b.Rated(ctx)
+		if err != nil {
+			return answers.Overview{}, err
+		}
+		list = append(list, status)
+	}
+	now := jobs.InstantOf(time.Now().UnixMicro())
+	idle := answers.Job{Job: &jobs.Job{Name: "idle", Budget: "shop/main"}}
+	busy := answers.Job{Job: &jobs.Job{Name: "busy", Budget: "shop/main"}, NextTick: time.Now()}
+	busy.Pause, busy.Active, busy.Last = &jobs.Pause{Note: "n", By: "b", At: now}, []jobs.ActivePass{{Tick: now}}, json.RawMessage(`{"tick":null}`)
+	health := []alert.Health{{Alert: "ops"}, {Alert: "late", Since: &now, LastGivenUp: &now}}
+	return answers.NewOverview(time.Now(), "memory", list, []answers.Job{idle, busy}, health, nil), nil
 }
 
 func (w *world) openNamed(name string) (*budget.Budget, error) {

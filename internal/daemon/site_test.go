@@ -1,0 +1,140 @@
+package daemon
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
+	"github.com/quotactl/quotactl/jobs"
+)
+
+const (
+	spends = "the-token-that-may-spend"
+	looks  = "the-token-that-may-look"
+)
+
+// browsed is a daemon that is looked at.
+type browsed struct {
+	t   *testing.T
+	log bytes.Buffer
+	*Daemon
+	http.Handler
+}
+
+func browse(t *testing.T) *browsed {
+	b := &browsed{t: t}
+	b.Daemon = livingWith(t, Options{Env: nothing, Endpoint: &Endpoint{loopback: true, token: spends, readToken: looks, act: true}, Log: slog.New(slog.NewTextHandler(&b.log, nil))})
+	b.Handler = (&listener{metrics: b.metrics, budgets: b.Budgets, servers: b.servers, door: b.door, drain: make(chan struct{}), timeout: b.timeout}).handler()
+	return b
+}
+
+// ask sends a request with a bearer token and a cookie, unless they are empty.
+func (b *browsed) ask(method, path, token string, cookie *http.Cookie, form url.Values) *httptest.ResponseRecorder {
+	b.t.Helper()
+	r := httptest.NewRequestWithContext(b.t.Context(), method, path, strings.NewReader(form.Encode()))
+	r.Host = "localhost:9090"
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	if cookie != nil {
+		r.AddCookie(cookie)
+	}
+	if form != nil {
+		r.Header.Set("Origin", "http://localhost:9090")
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	w := httptest.NewRecorder()
+	b.ServeHTTP(w, r)
+	for _, secret := range []string{spends, looks} {
+		check.Equal(b.t, strings.Contains(w.Body.String()+w.Header().Get("Set-Cookie")+w.Header().Get("Location"), secret), false, method, path, "shows a token")
+	}
+	return w
+}
+
+// A person signs in, acts and signs out. A reload ends no session, and a session opens nothing
+// but the pages.
+func TestPages(t *testing.T) {
+	b := browse(t)
+	for _, path := range []string{"/", "/jobs", "/job?name=stays", "/budget?name=shop/main", "/runs", "/plan", "/why", "/alerts"} {
+		check.Equal(t, b.ask(http.MethodGet, path, "", nil, nil).Code, 303, path)
+		check.Equal(t, b.ask(http.MethodGet, path, looks, nil, nil).Code, 200, path)
+		check.Equal(t, b.ask(http.MethodGet, path, "wrong", nil, nil).Code, 401, path)
+	}
+	in := b.ask(http.MethodPost, "/login", "", nil, url.Values{"token": {spends}, "back": {"/job?name=stays"}})
+	must.Equal(t, in.Code, 303)
+	check.Equal(t, in.Header().Get("Location"), "/job?name=stays")
+	cookie := in.Result().Cookies()[0]
+	page := b.ask(http.MethodGet, "/job?name=stays", "", cookie, nil)
+	must.Equal(t, page.Code, 200)
+	found := regexp.MustCompile(`name="csrf" value="([^"]+)"`).FindStringSubmatch(page.Body.String())
+	must.Equal(t, len(found), 2)
+	csrf := found[1]
+	check.Contains(t, page.Body.String(), `action="/do/pause"`)
+
+	done := b.ask(http.MethodPost, "/do/pause", "", cookie, url.Values{"csrf": {csrf}, "job": {"stays"}, "note": {"it moves"}, "back": {"/job?name=stays"}})
+	must.Equal(t, done.Code, 303, done.Body)
+	check.Contains(t, b.ask(http.MethodGet, "/job?name=stays", "", cookie, nil).Body.String(), "Paused stays.")
+	seen := must.Get(jobs.Look(t.Context(), b.store, b.jobs()))(t)[0]
+	check.Contains(t, seen.Pause.Note, "it moves; by the page of ")
+
+	b.write(t, "[job.goes]", "[job.comes]")
+	must.Do(t, b.reloads(t, jobs.Options{Secrets: b.Secrets}))
+	check.Equal(t, b.ask(http.MethodGet, "/job?name=stays", "", cookie, nil).Code, 200, "after a reload")
+	done = b.ask(http.MethodPost, "/do/pause", "", cookie, url.Values{"csrf": {csrf}, "job": {"comes"}, "note": {"n"}})
+	check.Equal(t, done.Code, 303, "a job of the next configuration")
+	check.Contains(t, b.ask(http.MethodGet, "/jobs", "", cookie, nil).Body.String(), "Paused comes.")
+
+	for _, path := range []string{"/v1/status", "/v1/overview", "/metrics", "/readyz"} {
+		check.Equal(t, b.ask(http.MethodGet, path, "", cookie, nil).Code, 401, path)
+		check.Equal(t, b.ask(http.MethodGet, path, looks, nil, nil).Code, 200, path)
+	}
+	check.Equal(t, b.ask(http.MethodPost, "/v1/charge", "", cookie, nil).Code, 401)
+	check.Equal(t, b.ask(http.MethodPost, "/v1/charge", looks, nil, nil).Code, 403)
+	check.Equal(t, b.ask(http.MethodGet, "/healthz", "", nil, nil).Code, 200)
+	check.Equal(t, b.ask(http.MethodGet, "/elsewhere", "", cookie, nil).Code, 401)
+	check.Equal(t, b.ask(http.MethodGet, "/elsewhere", looks, nil, nil).Code, 404)
+
+	out := b.ask(http.MethodPost, "/logout", "", cookie, url.Values{"csrf": {csrf}})
+	check.Equal(t, out.Code, 303)
+	check.Equal(t, b.ask(http.MethodGet, "/", "", cookie, nil).Code, 303)
+	b.ask(http.MethodPost, "/login", "", nil, url.Values{"token": {spends + "x"}})
+	check.Contains(t, b.log.String(), "operation=pause job=stays")
+	for _, secret := range []string{spends, looks, csrf, cookie.Value} {
+		check.Equal(t, strings.Contains(b.log.String(), secret), false, "in the log")
+	}
+}
+
+// The overview is what status shows: of all budgets and jobs, or of the budgets named.
+func TestOverview(t *testing.T) {
+	b := browse(t)
+	for query, want := range map[string]string{
+		"": "shop/main shop/spare: stays changes goes", "?budget=shop/spare": "shop/spare: goes", "?budget=shop/spare&budget=shop/main": "shop/spare shop/main: stays changes goes",
+	} {
+		got := b.ask(http.MethodGet, "/v1/overview"+query, looks, nil, nil)
+		must.Equal(t, got.Code, 200, query)
+		var seen struct {
+			Store   string
+			Budgets []struct{ Budget string }
+			Jobs    []struct{ Job string }
+		}
+		must.Do(t, json.Unmarshal(got.Body.Bytes(), &seen))
+		var budgets, names []string
+		for _, one := range seen.Budgets {
+			budgets = append(budgets, one.Budget)
+		}
+		for _, one := range seen.Jobs {
+			names = append(names, one.Job)
+		}
+		check.Equal(t, strings.Join(budgets, " ")+": "+strings.Join(names, " "), want, query)
+		check.Contains(t, seen.Store, "/quotactl.db")
+	}
+	check.Equal(t, b.ask(http.MethodGet, "/v1/overview?budget=shop/none", looks, nil, nil).Code, 404)
+}
