@@ -43,6 +43,7 @@ twice a minute.`,
 				}
 				reader := a.reader(cfg, all, store)
 				if w.watch {
+					reader.Keeps = forecastKept
 					return a.watch(ctx, w, asJSON, func(ctx context.Context) (watched, error) {
 						seen, err := reader.State(ctx, list)
 						return watched{text: func(on screen.Screen) string { return a.jobsText(on, seen) }, json: seen.JSON(), lines: jobsLines(seen)}, err

@@ -148,6 +148,9 @@ func (a *app) overviews(ctx context.Context, names []string, f statusFlags) (rea
 		return nil, nil, err
 	}
 	reader := a.reader(cfg, list, store)
+	if f.watch {
+		reader.Keeps = forecastKept
+	}
 	if len(names) == 0 {
 		names = reader.Budgets()
 	}

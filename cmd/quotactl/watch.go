@@ -27,6 +27,9 @@ const (
 	leastEvery = time.Second
 )
 
+// forecastKept is how long a watch shows a forecast.
+const forecastKept = 30 * time.Second
+
 func (w *watchFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&w.watch, "watch", false, "show it anew as it changes, until Ctrl-C; with --json one line for each change")
 	spanVar(cmd.Flags(), &w.every, "every", usualEvery, "with --watch, look every `SPAN`, 1s or more")

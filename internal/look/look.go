@@ -8,6 +8,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
@@ -15,7 +16,6 @@ import (
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/alert"
 	"github.com/quotactl/quotactl/internal/answer"
-	"github.com/quotactl/quotactl/internal/plan"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -31,6 +31,14 @@ type Reader struct {
 	Now  func() time.Time
 	// Log takes what could not be read and is left out.
 	Log *slog.Logger
+	// Keeps is how long the forecast of a look serves the next ones, which is for those who look
+	// again and again: it costs more than all else. 0: each look makes one.
+	Keeps time.Duration
+
+	mu       sync.Mutex // guards all below
+	ahead    *answer.Forecast
+	aheadOf  []*jobs.Job
+	foreseen time.Time
 }
 
 // Budgets lists the names of all budgets: those of the configuration, in its order, then those
@@ -78,7 +86,7 @@ func (r *Reader) Overview(ctx context.Context, names []string) (Overview, error)
 	if err != nil {
 		return Overview{}, err
 	}
-	seen.Ahead = r.Forecast(ctx, r.spending(names), r.Now().Add(plan.DefaultSpan))
+	seen.Ahead = r.keptForecast(ctx, r.spending(names))
 	return seen, nil
 }
 
@@ -125,7 +133,7 @@ func (r *Reader) State(ctx context.Context, list []*jobs.Job) (Jobs, error) {
 		}
 		seen.Budgets = append(seen.Budgets, status)
 	}
-	seen.Ahead = r.Forecast(ctx, list, r.Now().Add(plan.DefaultSpan))
+	seen.Ahead = r.keptForecast(ctx, list)
 	return seen, nil
 }
 

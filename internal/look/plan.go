@@ -2,6 +2,7 @@ package look
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/quotactl/quotactl/internal/answer"
@@ -31,6 +32,19 @@ func (r *Reader) Forecast(ctx context.Context, list []*jobs.Job, until time.Time
 		return nil
 	}
 	return answer.NewForecast(question, lived)
+}
+
+// keptForecast is the forecast of jobs for the usual span, or the last one if it is kept.
+func (r *Reader) keptForecast(ctx context.Context, list []*jobs.Job) *answer.Forecast {
+	if r.Keeps == 0 {
+		return r.Forecast(ctx, list, r.Now().Add(plan.DefaultSpan))
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now := r.Now(); r.foreseen.IsZero() || now.Sub(r.foreseen) >= r.Keeps || !slices.Equal(list, r.aheadOf) {
+		r.ahead, r.aheadOf, r.foreseen = r.Forecast(ctx, list, now.Add(plan.DefaultSpan)), slices.Clone(list), now
+	}
+	return r.ahead
 }
 
 // Plan plans all jobs for a span. It gives no advice: that needs the configuration's file.
