@@ -64,7 +64,7 @@ func (a *app) check(asJSON bool) error {
 	if asJSON {
 		return nil
 	}
-	return a.writeSummary(cfg, list)
+	return a.writeSummary(cfg, list, warnings)
 }
 
 // findFaults reads the configuration for its faults, and the store's URL given
@@ -90,18 +90,27 @@ func (a *app) findFaults() (cfg *config.Config, list []*jobs.Job, faults config.
 
 func (a *app) writeFaults(faults, warnings config.Errors) error {
 	var b strings.Builder
+	line := func(e config.Error, paint func(string) string, says string) {
+		on, text := a.screen(), e.Error()
+		if !on.Terminal {
+			b.WriteString(text + "\n")
+			return
+		}
+		place := strings.TrimSuffix(text, e.Message)
+		b.WriteString(on.Wrap("", place+paint(says)) + on.Wrap("    ", strings.TrimPrefix(e.Message, says)))
+	}
 	for _, e := range faults {
-		b.WriteString(e.Error() + "\n")
+		line(e, a.screen().Bad, "")
 	}
 	for _, w := range warnings {
 		w.Message = "warning: " + w.Message
-		b.WriteString(w.Error() + "\n")
+		line(w, a.screen().Warn, "warning: ")
 	}
 	return writeText(a.stdout, b.String())
 }
 
 // writeSummary shows what a configuration without errors holds.
-func (a *app) writeSummary(cfg *config.Config, list []*jobs.Job) error {
+func (a *app) writeSummary(cfg *config.Config, list []*jobs.Job, warnings config.Errors) error {
 	budgets := a.screen().Table("BUDGET", ">LIMITS", ">COSTS", ">JOBS")
 	headrooms, automatic := view.NewHeadroomTable(a.screen()), false
 	for _, name := range cfg.Budgets() {
@@ -115,14 +124,18 @@ func (a *app) writeSummary(cfg *config.Config, list []*jobs.Job) error {
 				spenders++
 			}
 		}
-		automatic = view.AddHeadrooms(headrooms, name, upstream.Limits) || automatic
-		budgets.Add(name, view.Number(int64(len(upstream.Limits))), view.Number(int64(len(upstream.Costs))), view.Number(int64(spenders)))
+		automatic = view.AddHeadrooms(a.screen(), headrooms, name, upstream.Limits) || automatic
+		budgets.Add(name, a.screen().Number(int64(len(upstream.Limits))), a.screen().Number(int64(len(upstream.Costs))), a.screen().Number(int64(spenders)))
 	}
 	ticks := a.screen().Table("JOB", "BUDGET", "NEXT TICK", "STAGGER")
 	for _, job := range list {
 		ticks.Add(job.Name, job.Budget, a.screen().Time(job.Next(a.now())), staggerText(job))
 	}
-	out := a.configPath + " is OK\n\n" + budgets.String()
+	verdict := " is OK"
+	if n := len(warnings); n > 0 && a.screen().Terminal {
+		verdict += ", with " + view.Plural(n, "warning")
+	}
+	out := a.configPath + verdict + "\n\n" + budgets.String()
 	if len(list) > 0 {
 		out += "\n" + ticks.String()
 	}

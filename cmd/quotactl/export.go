@@ -9,7 +9,6 @@ import (
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/ledgerfile"
-	"github.com/quotactl/quotactl/internal/view"
 )
 
 func newExportCommand(a *app) *cobra.Command {
@@ -86,7 +85,7 @@ already are not added again.`,
 				return writeJSON(a.stdout, importAnswer{result.Budget, result.Rows, result.Added, result.Before, result.Known, result.Gone, result.History})
 			}
 			t := a.screen().Table("BUDGET", ">ROWS", ">ADDED", ">IMPORTED BEFORE", ">KNOWN", ">EXPIRED", ">HISTORY")
-			t.Add(result.Budget, view.Number(result.Rows), view.Number(result.Added), view.Number(result.Before), view.Number(result.Known), view.Number(result.Gone), view.Number(result.History))
+			t.Add(result.Budget, a.screen().Number(result.Rows), a.screen().Number(result.Added), a.screen().Number(result.Before), a.screen().Number(result.Known), a.screen().Number(result.Gone), a.screen().Number(result.History))
 			return t.Write(a.stdout)
 		},
 	}

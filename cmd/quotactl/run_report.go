@@ -100,9 +100,9 @@ func countTable(on screen.Screen, passes []jobs.Pass, upstream *upstream) *table
 			calls += run.Calls
 		}
 	}
-	t.Add("ledger, this run", view.Number(units), fmt.Sprint(calls), "-")
+	t.Add("ledger, this run", on.Number(units), fmt.Sprint(calls), "-")
 	now, day := upstream.counted(), upstream.Usage()
-	t.Add("sandbox, this run", view.Number(now.Units), view.Number(now.Requests), view.Number(now.Rejected))
-	t.Add("sandbox, today", view.Number(day.Units), view.Number(day.Requests), view.Number(day.Rejected))
+	t.Add("sandbox, this run", on.Number(now.Units), on.Number(now.Requests), on.Number(now.Rejected))
+	t.Add("sandbox, today", on.Number(day.Units), on.Number(day.Requests), on.Number(day.Rejected))
 	return t
 }

@@ -51,7 +51,7 @@ not spend.`,
   quotactl status --fail-under 10% >/dev/null
   quotactl status --watch
   quotactl status youtube/key1 --json
-  quotactl status --server https://jobs.internal:8080 --token-env QUOTACTL_READ_TOKEN`,
+  quotactl status --server https://jobs.internal:8080 --token-env READ_TOKEN`,
 		ValidArgsFunction: a.completeBudget,
 		Args:              arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -203,6 +203,9 @@ func under(budgets []budget.Status, least answer.Threshold) error {
 // statusText shows the overview: on a terminal at a glance, else as tables.
 func statusText(on screen.Screen, o look.Overview, all bool) string {
 	var parts []string
+	if on.Terminal && len(o.Jobs) > 0 && len(o.Daemons) == 0 {
+		parts = append(parts, jobview.NoDaemon(on))
+	}
 	for _, b := range o.Budgets {
 		if on.Terminal {
 			parts = append(parts, view.Glance(on, b, o.Ahead.Budget(b.Budget), all))

@@ -198,6 +198,7 @@ func TestStatusJSON(t *testing.T) {
       "active": []
     }
   ],
+  "daemons": [],
   "alerts": []
 }
 `

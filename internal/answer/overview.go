@@ -15,6 +15,8 @@ type Overview struct {
 	Store   string       `json:"store"`
 	Budgets []Budget     `json:"budgets"`
 	Jobs    []jobSummary `json:"jobs"`
+	// Daemons are the live ones.
+	Daemons []jobs.Daemon `json:"daemons"`
 	// Alerts are those of the configuration, and whether their messages arrive.
 	Alerts []alert.Health `json:"alerts"`
 }
@@ -31,14 +33,14 @@ type jobSummary struct {
 
 // NewOverview makes the answer of status at an instant. The caller has redacted store. The
 // forecast may be nil.
-func NewOverview(at time.Time, store string, budgets []budget.Status, jobs []Job, alerts []alert.Health, ahead *Forecast) Overview {
-	answer := Overview{At: Instant(at), Store: store, Budgets: []Budget{}, Jobs: []jobSummary{}, Alerts: append([]alert.Health{}, alerts...)}
+func NewOverview(at time.Time, store string, budgets []budget.Status, list []Job, daemons []jobs.Daemon, alerts []alert.Health, ahead *Forecast) Overview {
+	answer := Overview{At: Instant(at), Store: store, Budgets: []Budget{}, Jobs: []jobSummary{}, Daemons: append([]jobs.Daemon{}, daemons...), Alerts: append([]alert.Health{}, alerts...)}
 	for _, b := range budgets {
 		one := NewBudget(b)
 		one.Plan = ahead.Budget(b.Budget)
 		answer.Budgets = append(answer.Budgets, one)
 	}
-	for _, job := range jobs {
+	for _, job := range list {
 		answer.Jobs = append(answer.Jobs, jobSummary{job.Name, job.Budget, Instant(job.NextTick), job.Last, newJobNow(job), job.Deferred, ahead.Job(job.Name)})
 	}
 	return answer

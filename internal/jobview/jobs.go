@@ -22,7 +22,7 @@ func Jobs(on screen.Screen, at time.Time, daemons []jobs.Daemon, statuses []budg
 	for _, v := range views {
 		if tables[v.Budget] == nil {
 			budgets = append(budgets, v.Budget)
-			tables[v.Budget] = on.Table("JOB", "NEXT IN", "STATE", "LAST PASS", ">UNITS", "SCHEDULE")
+			tables[v.Budget] = on.Table("JOB", nextHead(on), "STATE", "LAST PASS", ">UNITS", "SCHEDULE")
 			tables[v.Budget].Wraps = true
 		}
 		addJob(on, v, tables[v.Budget], at, ahead)
@@ -34,16 +34,29 @@ func Jobs(on screen.Screen, at time.Time, daemons []jobs.Daemon, statuses []budg
 		}
 		parts = append(parts, text+view.ByPlan(on, ahead.Budget(name))+tables[name].String())
 	}
-	if len(daemons) == 0 {
+	switch {
+	case len(daemons) > 0:
+	case on.Terminal: // it matters most
+		parts = append([]string{NoDaemon(on)}, parts...)
+	default:
 		parts = append(parts, on.Wrap("", "No daemon is running on this store. Start one: quotactl run"))
 	}
 	return strings.Join(parts, "\n")
 }
 
+// NoDaemon says that nothing will start the jobs' passes.
+func NoDaemon(on screen.Screen) string {
+	return on.Wrap(on.Bad("✗ "), "no daemon is running on this store, so the jobs' passes will not start; start one: quotactl run")
+}
+
 // addJob adds the job to a table of jobs.
 func addJob(on screen.Screen, v answer.Job, t *table.Table, at time.Time, ahead *answer.Forecast) {
 	next, last, units := "-", "-", "-"
-	if !v.NextTick.IsZero() {
+	switch {
+	case v.NextTick.IsZero():
+	case on.Terminal:
+		next = on.Away(v.NextTick)
+	default:
 		next = view.Roughly(v.NextTick.Sub(at))
 	}
 	if v.LastPass != nil {
@@ -51,7 +64,11 @@ func addJob(on screen.Screen, v answer.Job, t *table.Table, at time.Time, ahead 
 		if when.IsZero() {
 			when = v.LastPass.Tick
 		}
-		last, units = fmt.Sprintf("%s %s ago", on.Outcome(string(v.LastPass.Outcome)), view.Roughly(max(0, at.Sub(when.Time)).Truncate(time.Second))), view.Number(v.LastPass.Units)
+		ago := view.Roughly(max(0, at.Sub(when.Time)).Truncate(time.Second)) + " ago"
+		if on.Terminal {
+			ago = on.Away(when.Time)
+		}
+		last, units = fmt.Sprintf("%s %s", on.Outcome(string(v.LastPass.Outcome)), ago), on.Number(v.LastPass.Units)
 	}
 	t.Add(v.Name, next, on.Outcome(v.State()), last, units, v.Schedule.String()+" "+v.Schedule.Zone().String())
 	for _, note := range slices.Concat(Now(on, v), view.Deferred(on, v, at), waitNotes(on, v)) {
@@ -63,6 +80,13 @@ func addJob(on screen.Screen, v answer.Job, t *table.Table, at time.Time, ahead 
 	if v.Expected != nil {
 		t.Below("", "units that a pass needs: "+view.Needs(v.Expected.Pass(nil))+heldNote(v.Hold))
 	}
+}
+
+func nextHead(on screen.Screen) string {
+	if on.Terminal {
+		return "NEXT"
+	}
+	return "NEXT IN"
 }
 
 // heldNote says which needs a job holds; empty for none.

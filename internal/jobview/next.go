@@ -18,6 +18,9 @@ import (
 // a run it says why the plan finds too little for it.
 func Next(on screen.Screen, runs []answer.NextRun) *table.Table {
 	heads := []string{"JOB", "REGION", "TICK", "AT", "NEEDS"}
+	if on.Terminal {
+		heads[2], heads[3] = "SCHEDULED", "STARTS"
+	}
 	paused := slices.ContainsFunc(runs, func(r answer.NextRun) bool { return r.Paused })
 	if paused {
 		heads = append(heads, "JOB IS")
@@ -36,6 +39,10 @@ func Next(on screen.Screen, runs []answer.NextRun) *table.Table {
 			t.Below("", text)
 		}
 	}
+	if on.Terminal {
+		t.DropSame("STARTS", "SCHEDULED")
+		t.DropSame("REGION", "")
+	}
 	return t
 }
 
@@ -51,7 +58,7 @@ func lacks(on screen.Screen, r answer.NextRun) string {
 	case r.Why.Limit == plan.Lock:
 		return fmt.Sprintf("by plan: %s: locked at %s", becomes(r.Outcome), on.Time(time.Time(r.Why.At)))
 	}
-	return fmt.Sprintf("by plan: %s: limit %s is %s short at %s", becomes(r.Outcome), r.Why.Limit, view.Number(r.Why.Short), on.Time(time.Time(r.Why.At)))
+	return fmt.Sprintf("by plan: %s: limit %s is %s short at %s", becomes(r.Outcome), r.Why.Limit, on.Number(r.Why.Short), on.Time(time.Time(r.Why.At)))
 }
 
 func becomes(o plan.Outcome) string {

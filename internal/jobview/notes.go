@@ -107,6 +107,8 @@ func waitNotes(on screen.Screen, v answer.Job) []string {
 // Daemons says what is known of daemons that should follow the job.
 func Daemons(on screen.Screen, v answer.Job) []string {
 	switch here := v.Schedule.String() + " " + v.Schedule.Zone().String(); {
+	case v.Followed == "" && on.Terminal: // said once, above the jobs
+		return nil
 	case v.Followed == "":
 		return []string{"no daemon has looked at it on this store yet"}
 	case v.Followed != here:

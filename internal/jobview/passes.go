@@ -44,12 +44,12 @@ func Passes(on screen.Screen, passes []jobs.Pass) string {
 			if region == "" {
 				region = "-"
 			}
-			t.Add(pass.Job, region, on.Outcome(string(run.Outcome)), run.Reason, fmt.Sprint(run.Pages), view.Number(run.Units))
+			t.Add(pass.Job, region, on.Outcome(string(run.Outcome)), run.Reason, fmt.Sprint(run.Pages), on.Number(run.Units))
 			pages += run.Pages
 		}
 		units += pass.Units
 	}
-	t.Add("total", "", "", "", fmt.Sprint(pages), view.Number(units))
+	t.Add("total", "", "", "", fmt.Sprint(pages), on.Number(units))
 	return t.String() + notBegun(on, passes)
 }
 

@@ -49,7 +49,7 @@ func addRun(on screen.Screen, t *table.Table, r answer.Run, at time.Time, oneJob
 	}
 	outcome = on.Outcome(outcome)
 	if !r.Started.IsZero() {
-		units, pages = view.Number(r.Units), view.Number(int64(r.Pages))
+		units, pages = on.Number(r.Units), on.Number(int64(r.Pages))
 		switch {
 		case !r.Ended.IsZero():
 			took = view.Roughly(max(0, r.Ended.Sub(r.Started.Time)))
@@ -58,7 +58,7 @@ func addRun(on screen.Screen, t *table.Table, r answer.Run, at time.Time, oneJob
 		}
 	}
 	if r.Started.IsZero() && r.Units > 0 { // of a lost run the ledger alone knows
-		units = view.Number(r.Units)
+		units = on.Number(r.Units)
 	}
 	region := cmp.Or(r.Region, "-")
 	if oneJob {

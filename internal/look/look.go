@@ -71,13 +71,14 @@ type Overview struct {
 	Store   string // redacted
 	Budgets []budget.Status
 	Jobs    []answer.Job
+	Daemons []jobs.Daemon    // the live ones
 	Ahead   *answer.Forecast // nil: there is none
 	Alerts  []alert.Health
 }
 
 // JSON is the answer of status.
 func (o Overview) JSON() answer.Overview {
-	return answer.NewOverview(o.At, o.Store, o.Budgets, o.Jobs, o.Alerts, o.Ahead)
+	return answer.NewOverview(o.At, o.Store, o.Budgets, o.Jobs, o.Daemons, o.Alerts, o.Ahead)
 }
 
 // Overview reads the budgets named, the jobs that spend them, and the alerts.

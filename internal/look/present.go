@@ -29,6 +29,9 @@ func (r *Reader) Present(ctx context.Context, names []string) (Overview, error) 
 	if seen.Jobs, err = answer.LookAtJobs(ctx, r.Now(), r.Store, r.spending(names)); err != nil {
 		return Overview{}, err
 	}
+	if seen.Daemons, err = jobs.Daemons(ctx, r.Store); err != nil {
+		return Overview{}, err
+	}
 	seen.Alerts, err = alert.Look(ctx, r.Store, r.Config.Alerts)
 	return seen, err
 }

@@ -106,7 +106,7 @@ func Decode(text []byte) (Overview, error) {
 	if time.Time(told.At).IsZero() {
 		return Overview{}, errors.New("it does not say when its numbers were read")
 	}
-	seen := Overview{At: time.Time(told.At), Store: told.Store, Alerts: told.Alerts, Ahead: told.Ahead()}
+	seen := Overview{At: time.Time(told.At), Store: told.Store, Daemons: told.Daemons, Alerts: told.Alerts, Ahead: told.Ahead()}
 	var err error
 	if seen.Budgets, err = told.Statuses(); err != nil {
 		return Overview{}, err

@@ -8,6 +8,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/answer"
@@ -25,7 +27,7 @@ func shown(at time.Time) string                              { return screen.Pip
 func text(of string) string                                  { return view.Shown(of) }
 func roughly(d time.Duration) string                         { return view.Roughly(d) }
 func plural(n int, what string) string                       { return view.Plural(n, what) }
-func kind(w limit.Window) string                             { return view.Kind(w) }
+func kind(w limit.Window) string                             { return view.Kind(screen.Pipe(), w) }
 func hidden(l budget.LimitStatus) bool                       { return view.Hidden(l) }
 func lockText(l budget.Lock) string                          { return view.Lock(screen.Pipe(), l) }
 func othersText(o budget.OtherShares) string                 { return view.Others(screen.Pipe(), o) }
@@ -66,17 +68,7 @@ func sentence(of string) string {
 }
 
 // count is a number for people, with a comma before each three digits.
-func count(n int64) string {
-	digits := view.Number(n)
-	sign := ""
-	if n < 0 {
-		sign, digits = "−", digits[1:]
-	}
-	for at := len(digits) - 3; at > 0; at -= 3 {
-		digits = digits[:at] + "," + digits[at:]
-	}
-	return sign + digits
-}
+func count(n int64) string { return humanize.Comma(n) }
 
 // counts is a number of units or calls.
 func countOf(n int64, what limit.Counts) string {

@@ -5,7 +5,10 @@
 package screen
 
 import (
+	"strconv"
 	"time"
+
+	"github.com/dustin/go-humanize"
 
 	"github.com/quotactl/quotactl/internal/table"
 )
@@ -23,8 +26,21 @@ type Screen struct {
 // Pipe is what is no terminal.
 func Pipe() Screen { return Screen{Width: table.Width} }
 
+// mostWidth is the widest that prose is on a terminal, in columns.
+const mostWidth = 120
+
 // Wrap puts a label and a value on lines of at most the screen's width; see [table.Wrap].
-func (s Screen) Wrap(label, value string) string { return table.Wrap(s.Width, label, value) }
+func (s Screen) Wrap(label, value string) string {
+	return table.Wrap(min(s.Width, mostWidth), label, value)
+}
+
+// Number is a number for people; on a terminal with a comma before each three digits.
+func (s Screen) Number(n int64) string {
+	if s.Terminal {
+		return humanize.Comma(n)
+	}
+	return strconv.FormatInt(n, 10)
+}
 
 // Table makes a table as wide as the screen; see [table.New].
 func (s Screen) Table(heads ...string) *table.Table {

@@ -104,9 +104,10 @@ func (w *world) overview(ctx context.Context, names []string) (answers.Overview,
 	now := jobs.InstantOf(time.Now().UnixMicro())
 	idle := answers.Job{Job: &jobs.Job{Name: "idle", Budget: "shop/main"}}
 	busy := answers.Job{Job: &jobs.Job{Name: "busy", Budget: "shop/main"}, NextTick: time.Now()}
+	busy.Deferred = []jobs.DeferredPass{{Tick: now, Part: 2, At: now, Regions: []string{}}}
 	busy.Pause, busy.Active, busy.Last = &jobs.Pause{Note: "n", By: "b", At: now}, []jobs.ActivePass{{Tick: now}}, json.RawMessage(`{"tick":null}`)
 	health := []alert.Health{{Alert: "ops"}, {Alert: "late", Since: &now, LastGivenUp: &now}}
-	return answers.NewOverview(time.Now(), "memory", list, []answers.Job{idle, busy}, health, nil), nil
+	return answers.NewOverview(time.Now(), "memory", list, []answers.Job{idle, busy}, []jobs.Daemon{{Host: "in process 1 on web1", Since: now}}, health, nil), nil
 }
 
 func (w *world) openNamed(name string) (*budget.Budget, error) {

@@ -6,6 +6,7 @@ package table
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -50,6 +51,21 @@ func (t *Table) Below(mark, text string) {
 	}
 	at := len(t.rows) - 1
 	t.under[at] = append(t.under[at], Wrap(t.Width, "  "+mark, text))
+}
+
+// DropSame drops a column whose cells are all the same as those of another, or with no name of
+// another are all "-".
+func (t *Table) DropSame(head, other string) {
+	at, beside := slices.Index(t.head, head), slices.Index(t.head, other)
+	for _, row := range t.rows {
+		if beside < 0 && row[at] != "-" || beside >= 0 && row[at] != row[beside] {
+			return
+		}
+	}
+	t.head, t.right = slices.Delete(t.head, at, at+1), slices.Delete(t.right, at, at+1)
+	for i := range t.rows {
+		t.rows[i] = slices.Delete(t.rows[i], at, at+1)
+	}
 }
 
 // Empty says that the table has no rows.

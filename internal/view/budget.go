@@ -99,13 +99,13 @@ func limitTable(on screen.Screen, limits []budget.LimitStatus) *table.Table {
 	}
 	t := on.Table(append(heads, "NEXT RETURN")...)
 	for _, l := range limits {
-		row := []string{l.Name, kindText(l.Window)}
+		row := []string{l.Name, kindText(on, l.Window)}
 		if callsToo {
 			row = append(row, string(l.Counts))
 		}
-		row = append(row, Number(l.Used), Number(l.Limit.Limit), Number(l.Remaining))
+		row = append(row, on.Number(l.Used), on.Number(l.Limit.Limit), on.Number(l.Remaining))
 		if indebted {
-			row = append(row, Number(l.Over))
+			row = append(row, on.Number(l.Over))
 		}
 		t.Add(append(row, returnText(on, l))...)
 	}
@@ -124,10 +124,10 @@ func notes(on screen.Screen, l budget.LimitStatus, at time.Time) []string {
 		list = append(list, fmt.Sprintf("over its limit by %d; calls are refused until that is gone", l.Over))
 	}
 	if l.Recovered > 0 {
-		list = append(list, fmt.Sprintf("the store lost charges; %s of what is used stand for them", Number(l.Recovered)))
+		list = append(list, fmt.Sprintf("the store lost charges; %s of what is used stand for them", on.Number(l.Recovered)))
 	}
 	if l.Drift > 0 {
-		list = append(list, fmt.Sprintf("the upstream counts %s more than was charged", Number(l.Drift)))
+		list = append(list, fmt.Sprintf("the upstream counts %s more than was charged", on.Number(l.Drift)))
 	}
 	if l.Parts != nil {
 		list = append(list, "headroom "+l.Parts.String())
@@ -153,7 +153,7 @@ func heldText(on screen.Screen, h budget.Held) string {
 	if h.Region != "" {
 		who = fmt.Sprintf("the run of job %s, region %s", h.Job, h.Region)
 	}
-	return fmt.Sprintf("%s are held for %s, whose charges draw from them; what it does not spend is back when it ends, at %s at the latest unless it renews them", Number(h.Amount), who, on.Time(h.Until))
+	return fmt.Sprintf("%s are held for %s, whose charges draw from them; what it does not spend is back when it ends, at %s at the latest unless it renews them", on.Number(h.Amount), who, on.Time(h.Until))
 }
 
 // guardText says, within the guard after a calendar's reset, which period counts.
@@ -188,8 +188,14 @@ func shareText(on screen.Screen, s budget.ShareStatus, left int64) string {
 }
 
 // kindText is "rolling 24h" or "calendar day".
-func kindText(w limit.Window) string {
-	text := func(us int64) string { return limit.SpanText(time.Duration(us) * time.Microsecond) }
+func kindText(on screen.Screen, w limit.Window) string {
+	text := func(us int64) string {
+		const day = 24 * time.Hour
+		if d := time.Duration(us) * time.Microsecond; !on.Terminal || d < 2*day || d%day != 0 {
+			return limit.SpanText(d)
+		}
+		return fmt.Sprintf("%dd", time.Duration(us)*time.Microsecond/day)
+	}
 	switch {
 	case w.Kind == limit.Bucket:
 		return "bucket " + w.Refill.String()

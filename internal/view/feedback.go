@@ -29,7 +29,7 @@ func Feedback(on screen.Screen, f answer.Feedback) string {
 	if len(f.Drift) > 0 {
 		drift := on.Table("LIMIT", ">NOT CHARGED BY US", ">IN ALL", "UNTIL")
 		for _, d := range f.Drift {
-			drift.Add(d.Limit, Number(d.Added), Number(d.Total), on.Time(time.Time(d.Until)))
+			drift.Add(d.Limit, on.Number(d.Added), on.Number(d.Total), on.Time(time.Time(d.Until)))
 		}
 		out += "\n" + drift.String()
 	}

@@ -10,6 +10,7 @@ import (
 
 // block is a part of a text, such as what there is to say of a limit.
 type block struct {
+	head string // is shown above the first of those that have it; empty: none
 	text string
 	rank float64 // the lower, the more it matters
 }
@@ -30,14 +31,18 @@ func fit(on screen.Screen, all bool, above string, list []block) (out string, le
 		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(list[a].rank, list[b].rank) })
 		room := on.Height - reserved - strings.Count(above, "\n")
 		for n, at := range order {
-			if room -= strings.Count(list[at].text, "\n"); room < 0 && n > 0 {
+			if room -= strings.Count(list[at].text, "\n") + strings.Count(list[at].head, "\n"); room < 0 && n > 0 {
 				order = order[:n]
 				break
 			}
 		}
 		slices.Sort(order)
 	}
+	last := ""
 	for _, at := range order {
+		if one := list[at]; one.head != last {
+			last, out = one.head, out+one.head
+		}
 		out += list[at].text
 	}
 	return out, len(list) - len(order)

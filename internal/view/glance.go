@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dustin/go-humanize"
-
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/answer"
@@ -35,7 +33,7 @@ func Glance(on screen.Screen, b budget.Status, ahead *answer.BudgetForecast, all
 	out += bars
 	switch {
 	case left > 0:
-		out += on.Wrap("  ", on.Faint(Plural(left+idle, "more limit")+" with more left; -v shows all"))
+		out += on.Wrap("  ", on.Faint(Plural(left+idle, "more limit")+", less used; -v shows all"))
 	case idle > 0:
 		out += on.Wrap("  ", on.Faint(Plural(idle, "limit")+" of one operation each with nothing used"))
 	}
@@ -49,7 +47,7 @@ func glanceHead(on screen.Screen, b budget.Status) string {
 	if l == nil {
 		return on.Wrap("", name+"  no limits")
 	}
-	left := fmt.Sprintf("%s of %s %s left", comma(l.Remaining), comma(l.Limit.Limit), what(l))
+	left := fmt.Sprintf("%s of %s %s left", on.Number(l.Remaining), on.Number(l.Limit.Limit), what(l))
 	_, locked := b.LockOf("")
 	switch {
 	case locked:
@@ -62,6 +60,9 @@ func glanceHead(on screen.Screen, b budget.Status) string {
 		left = on.Strong(left)
 	}
 	text := fmt.Sprintf("%s  %s in limit %s", name, left, l.Name)
+	if n := kept(*l); n > 0 {
+		text += fmt.Sprintf(", %s of them kept for %s", on.Number(n), keptFor(*l))
+	}
 	if back := backText(on, *l); back != "" {
 		text += "; " + back
 	}
@@ -86,7 +87,7 @@ func backText(on screen.Screen, l budget.LimitStatus) string {
 	case l.Window.Calendar != nil:
 		return "resets " + on.Time(l.NextReturn)
 	}
-	return fmt.Sprintf("%s back %s", comma(l.NextAmount), on.Time(l.NextReturn))
+	return fmt.Sprintf("%s back %s", on.Number(l.NextAmount), on.Time(l.NextReturn))
 }
 
 // backSoon is how long it takes until something comes back.
@@ -97,19 +98,12 @@ func backSoon(on screen.Screen, l budget.LimitStatus) string {
 	case l.Window.Calendar != nil:
 		return "resets " + on.Away(l.NextReturn)
 	}
-	return fmt.Sprintf("+%s %s", comma(l.NextAmount), on.Away(l.NextReturn))
+	return fmt.Sprintf("+%s %s", on.Number(l.NextAmount), on.Away(l.NextReturn))
 }
 
 // comes is what comes of a budget: when it is empty at the present rate, and whether the next
 // passes will have their units.
 func comes(on screen.Screen, b budget.Status, ahead *answer.BudgetForecast) (out string) {
-	if l := firstEmpty(b); l != nil {
-		mark := "  "
-		if !l.Rate.EmptyAt.IsZero() || l.Remaining == 0 {
-			mark = on.Warn("! ")
-		}
-		out += on.Wrap("  "+mark, rateText(on, *l))
-	}
 	if text := byPlan(on, ahead); text != "" {
 		mark := on.Good("✓ ")
 		switch {
@@ -119,6 +113,13 @@ func comes(on screen.Screen, b budget.Status, ahead *answer.BudgetForecast) (out
 			mark = "? "
 		}
 		out += on.Wrap("  "+mark, text)
+	}
+	if l := firstEmpty(b); l != nil {
+		mark := "  "
+		if !l.Rate.EmptyAt.IsZero() || l.Remaining == 0 {
+			mark = on.Warn("! ")
+		}
+		out += on.Wrap("  "+mark, rateText(on, *l))
 	}
 	return out
 }
@@ -140,7 +141,7 @@ func glanceBars(on screen.Screen, b budget.Status, rows []budget.LimitStatus, al
 	names, counts, backs := make([]string, len(rows)), make([]string, len(rows)), make([]string, len(rows))
 	wide := [3]int{}
 	for i, l := range rows {
-		names[i], counts[i], backs[i] = l.Name, fmt.Sprintf("%s / %s %s", comma(l.Used), comma(l.Limit.Limit), what(&l)), backSoon(on, l)
+		names[i], counts[i], backs[i] = l.Name, fmt.Sprintf("%s / %s %s", on.Number(l.Used), on.Number(l.Limit.Limit), what(&l)), backSoon(on, l)
 		wide = [3]int{max(wide[0], len([]rune(names[i]))), max(wide[1], len(counts[i])), max(wide[2], len(backs[i]))}
 	}
 	bar := min(mostBar, on.Width-wide[0]-wide[1]-wide[2]-8)
@@ -160,7 +161,7 @@ func glanceBars(on screen.Screen, b budget.Status, rows []budget.LimitStatus, al
 		for _, note := range glanceNotes(on, b, l, all) {
 			out += on.Wrap(strings.Repeat(" ", wide[0]+4), note)
 		}
-		list = append(list, block{out, leftPart(l)})
+		list = append(list, block{"", out, leftPart(l)})
 	}
 	return list
 }
@@ -171,19 +172,19 @@ func glanceNotes(on screen.Screen, b budget.Status, l budget.LimitStatus, all bo
 		list = append(list, on.Bad("✗ ")+Lock(on, lock))
 	}
 	if all {
-		return append(append(list, on.Faint(kindText(l.Window))), notes(on, l, b.At)...)
+		return append(append(list, on.Faint(kindText(on, l.Window))), notes(on, l, b.At)...)
 	}
 	if l.Over > 0 {
-		list = append(list, on.Warn("! ")+fmt.Sprintf("over its limit by %s", comma(l.Over)))
+		list = append(list, on.Warn("! ")+fmt.Sprintf("over its limit by %s", on.Number(l.Over)))
 	}
 	if l.Drift > 0 {
-		list = append(list, on.Warn("! ")+fmt.Sprintf("the upstream counts %s more than was charged", comma(l.Drift)))
+		list = append(list, on.Warn("! ")+fmt.Sprintf("the upstream counts %s more than was charged", on.Number(l.Drift)))
 	}
 	if n := kept(l); n > 0 {
-		list = append(list, on.Faint(fmt.Sprintf("▒ %s kept for %s", comma(n), keptFor(l))))
+		list = append(list, on.Faint(fmt.Sprintf("▒ %s kept for %s", on.Number(n), keptFor(l))))
 	}
 	if n := held(l); n > 0 {
-		list = append(list, on.Faint(fmt.Sprintf("%s held for passes under way", comma(n))))
+		list = append(list, on.Faint(fmt.Sprintf("%s held for passes under way", on.Number(n))))
 	}
 	return list
 }
@@ -212,8 +213,6 @@ func held(l budget.LimitStatus) (sum int64) {
 	}
 	return sum
 }
-
-func comma(n int64) string { return humanize.Comma(n) }
 
 // Left is what is left of a budget's tightest limit: "6500 of 9000 units left in limit daily".
 func Left(b budget.Status) string {

@@ -28,7 +28,7 @@ func Guarantees(on screen.Screen, list []answer.Guarantee) *table.Table {
 		}); together {
 			until += ", for the whole share"
 		}
-		t.Add(g.Jobs, g.Budget, share, g.Limit, Number(g.Units), until)
+		t.Add(g.Jobs, g.Budget, share, g.Limit, on.Number(g.Units), until)
 	}
 	return t
 }

@@ -14,10 +14,10 @@ func NewHeadroomTable(on screen.Screen) *table.Table {
 
 // AddHeadrooms adds the limits of a budget whose headroom is automatic, and reports whether
 // there are any.
-func AddHeadrooms(t *table.Table, budget string, limits []limit.Limit) (some bool) {
+func AddHeadrooms(on screen.Screen, t *table.Table, budget string, limits []limit.Limit) (some bool) {
 	for _, l := range limits {
 		if p := headroom.Unknown(l); l.Auto > 0 {
-			t.Add(budget, l.Name, Number(l.Quota), Number(min(p.Most, max(p.Least, p.Outage))), Number(p.Most))
+			t.Add(budget, l.Name, on.Number(l.Quota), on.Number(min(p.Most, max(p.Least, p.Outage))), on.Number(p.Most))
 			some = true
 		}
 	}

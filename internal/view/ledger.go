@@ -14,9 +14,9 @@ import (
 func History(on screen.Screen, h answer.History) string {
 	t := on.Table(strings.ToUpper(h.By), ">UNITS", ">PART", ">CALLS")
 	for _, row := range h.Rows {
-		t.Add(groupText(h.By, *row.Name), Number(row.Units), fmt.Sprintf("%.1f%%", 100**row.Part), Number(row.Calls))
+		t.Add(groupText(h.By, *row.Name), on.Number(row.Units), fmt.Sprintf("%.1f%%", 100**row.Part), on.Number(row.Calls))
 	}
-	t.Add("total", Number(h.Total.Units), fmt.Sprintf("%.1f%%", 100**h.Total.Part), Number(h.Total.Calls))
+	t.Add("total", on.Number(h.Total.Units), fmt.Sprintf("%.1f%%", 100**h.Total.Part), on.Number(h.Total.Calls))
 	heading := h.Budget
 	if h.Job != "" {
 		heading += ", job " + h.Job
@@ -27,7 +27,7 @@ func History(on screen.Screen, h answer.History) string {
 	}
 	out := on.Wrap("", heading) + t.String()
 	for _, row := range h.Beside {
-		out += on.Wrap("", fmt.Sprintf("beside the total: %s %s", *row.Name, Number(row.Units)))
+		out += on.Wrap("", fmt.Sprintf("beside the total: %s %s", *row.Name, on.Number(row.Units)))
 	}
 	if since := time.Time(h.Since); !since.IsZero() {
 		out += on.Wrap("", "The history begins at "+on.Time(since)+".")
@@ -55,9 +55,9 @@ func Ledger(on screen.Screen, s budget.Spent, limits []budget.LimitStatus) strin
 	}
 	t := on.Table(heads...)
 	add := func(name string, row budget.SpentRow) {
-		cells := []string{name, Number(row.Units), fmt.Sprintf("%.1f%%", 100*answer.Part(row, s.Total)), Number(row.Calls), Number(row.Open)}
+		cells := []string{name, on.Number(row.Units), fmt.Sprintf("%.1f%%", 100*answer.Part(row, s.Total)), on.Number(row.Calls), on.Number(row.Open)}
 		if s.Total.Observed > 0 {
-			cells = append(cells, Number(row.Observed))
+			cells = append(cells, on.Number(row.Observed))
 		}
 		t.Add(cells...)
 	}
@@ -86,7 +86,7 @@ func shareTable(on screen.Screen, limits []budget.LimitStatus) string {
 	for _, l := range limits {
 		for _, s := range l.Shares {
 			divided = true
-			t.Add(s.Name, l.Name, Number(s.Guarantee), Number(s.InForce), Number(s.Used), Number(s.Kept), Number(s.Borrowed))
+			t.Add(s.Name, l.Name, on.Number(s.Guarantee), on.Number(s.InForce), on.Number(s.Used), on.Number(s.Kept), on.Number(s.Borrowed))
 		}
 	}
 	if !divided {

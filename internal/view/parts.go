@@ -20,7 +20,7 @@ func Notes(on screen.Screen, l budget.LimitStatus, at time.Time) []string { retu
 func Hidden(l budget.LimitStatus) bool { return hidden(l) }
 
 // Kind is "rolling 24h" or "calendar day".
-func Kind(w limit.Window) string { return kindText(w) }
+func Kind(on screen.Screen, w limit.Window) string { return kindText(on, w) }
 
 // Cut says which pass is cut, when, by which limit, and by how many units; with its job's name
 // if names is true.

@@ -32,17 +32,16 @@ func Plan(on screen.Screen, p *answer.Plan, all bool) string {
 			if l.Hidden() {
 				continue
 			}
-			plots = append(plots, block{heading + planLimit(on, l, from, until), float64(l.Least) / float64(max(1, l.Limit))})
-			heading = ""
+			plots = append(plots, block{heading, planLimit(on, l, from, until), float64(l.Least) / float64(max(1, l.Limit))})
 		}
-		if heading != "" {
-			plots = append(plots, block{heading, 1})
+		if len(plots) == 0 || plots[len(plots)-1].head != heading {
+			plots = append(plots, block{heading, "", 1})
 		}
 	}
 	shown, left := fit(on, all, b.String(), plots)
 	b.WriteString(shown)
 	if left > 0 {
-		b.WriteString(on.Wrap("", on.Faint(Plural(left, "more limit")+" with more left; -v shows all")))
+		b.WriteString(on.Wrap("", on.Faint(Plural(left, "more limit")+", less used; -v shows all")))
 	}
 	if len(p.Guesses) > 0 {
 		b.WriteString("\n" + on.Wrap("", fmt.Sprintf("It is not known what the runs of %s need, so this plan counts nothing for them. Write needs into the tables of these jobs; without, needs are learned from five complete runs on.", strings.Join(p.Guesses, ", "))))
@@ -52,10 +51,18 @@ func Plan(on screen.Screen, p *answer.Plan, all bool) string {
 	}
 	for _, a := range p.Advice {
 		text := fmt.Sprintf("With this change, %d of %d passes will be complete", a.Complete, a.Passes)
-		if a.FirstCut != nil {
-			text += "; " + a.FirstCut.Job + " will still lack units"
+		if c := a.FirstCut; c != nil {
+			still := "will then"
+			if slices.ContainsFunc(p.Jobs, func(j answer.PlanJob) bool { return j.Job == c.Job && j.FirstCut != nil }) {
+				still = "will still"
+			}
+			text += fmt.Sprintf("; %s %s lack units", c.Job, still)
 		}
-		b.WriteString("\n" + on.Wrap("", text+":") + "  --set '" + a.Set + "'\n")
+		command := "--set"
+		if on.Terminal {
+			command = "quotactl plan --set"
+		}
+		b.WriteString("\n" + on.Wrap("", text+":") + "  " + command + " '" + a.Set + "'\n")
 	}
 	return b.String()
 }
@@ -103,7 +110,7 @@ func cutText(on screen.Screen, c *answer.PlanFirstCut, names bool) string {
 	if c.Limit == "lock" {
 		return text + ": locked"
 	}
-	return text + fmt.Sprintf(" by limit %s, %s short", c.Limit, Number(c.Short))
+	return text + fmt.Sprintf(" by limit %s, %s short", c.Limit, on.Number(c.Short))
 }
 
 // planJobs is what becomes of each job. Columns that would be 0 throughout are left out.
@@ -135,7 +142,7 @@ func planJobs(on screen.Screen, list []answer.PlanJob) *table.Table {
 		for _, one := range rare {
 			row = append(row, fmt.Sprint(one.of(j)))
 		}
-		t.Add(append(row, Number(j.Units), Needs(j.Expected().Needs))...)
+		t.Add(append(row, on.Number(j.Units), Needs(j.Expected().Needs))...)
 		if c := j.FirstCut; c != nil {
 			t.Below("", "first: "+cutText(on, c, false))
 		}
@@ -164,7 +171,7 @@ func planLimit(on screen.Screen, l *answer.PlanLimit, from, until time.Time) str
 	if l.Observed() {
 		name += " (observe mode)"
 	}
-	head := fmt.Sprintf("%s: %s of %s %s used now; fewest left: %s, at %s", name, Number(l.UsedNow), Number(l.Limit), unit, Number(l.Least), on.Time(time.Time(l.LeastAt)))
+	head := fmt.Sprintf("%s: %s of %s %s used now; fewest left: %s, at %s", name, on.Number(l.UsedNow), on.Number(l.Limit), unit, on.Number(l.Least), on.Time(time.Time(l.LeastAt)))
 	out := on.Wrap("  ", head)
 	width := plotWidth(on)
 	line := make([]rune, width)
@@ -177,6 +184,9 @@ func planLimit(on screen.Screen, l *answer.PlanLimit, from, until time.Time) str
 		c := column(time.Time(s.At))
 		highest[c], sampled[c] = max(highest[c], s.Used), true
 	}
+	if at := column(time.Time(l.LeastAt)); !time.Time(l.LeastAt).IsZero() { // between two samples
+		highest[at] = max(highest[at], l.Limit-l.Least)
+	}
 	for i, used := range highest {
 		if !sampled[i] && i > 0 { // a short span has fewer samples than columns
 			highest[i], used = highest[i-1], highest[i-1]
@@ -188,6 +198,9 @@ func planLimit(on screen.Screen, l *answer.PlanLimit, from, until time.Time) str
 		line[i] = bars[part]
 	}
 	out += "    |" + string(line) + "|\n"
+	if on.Terminal {
+		out += on.Faint("     "+axis(on, width, from, until)) + "\n"
+	}
 	marks := []rune(strings.Repeat(" ", width))
 	for _, r := range l.Resets {
 		marks[column(time.Time(r.At))] = '^'
@@ -197,7 +210,7 @@ func planLimit(on screen.Screen, l *answer.PlanLimit, from, until time.Time) str
 		const most = 3
 		var texts []string
 		for _, r := range l.Resets[:min(most, len(l.Resets))] {
-			texts = append(texts, fmt.Sprintf("at %s with %s left", on.Time(time.Time(r.At)), Number(r.Left)))
+			texts = append(texts, fmt.Sprintf("at %s with %s left", on.Time(time.Time(r.At)), on.Number(r.Left)))
 		}
 		if more := len(l.Resets) - most; more > 0 {
 			texts = append(texts, fmt.Sprintf("%d more", more))
@@ -205,6 +218,17 @@ func planLimit(on screen.Screen, l *answer.PlanLimit, from, until time.Time) str
 		out += on.Wrap("    ^ ", "resets "+strings.Join(texts, ", "))
 	}
 	return out
+}
+
+// axis names the beginning, the middle and the end of a plot of that many columns.
+func axis(on screen.Screen, width int, from, until time.Time) string {
+	begin, middle, end := on.Clock(from), on.Clock(from.Add(until.Sub(from)/2)), on.Clock(until)
+	room := width - len(begin) - len(middle) - len(end)
+	if room < 2 {
+		return begin
+	}
+	left := max(1, (width-len(middle))/2-len(begin))
+	return begin + strings.Repeat(" ", left) + middle + strings.Repeat(" ", max(1, room-left)) + end
 }
 
 // Beside compares two plans in a sentence.
@@ -226,9 +250,9 @@ func Replay(on screen.Screen, r *answer.Replay) string {
 		if at := time.Time(one.Since); !at.IsZero() {
 			since = at
 		}
-		text := fmt.Sprintf("%s: %s since %s, %s units", one.Budget, Plural(int(one.Calls), "call"), on.Time(since), Number(one.Charged))
+		text := fmt.Sprintf("%s: %s since %s, %s units", one.Budget, Plural(int(one.Calls), "call"), on.Time(since), on.Number(one.Charged))
 		if one.Units != one.Charged {
-			text += fmt.Sprintf(", %s at these prices", Number(one.Units))
+			text += fmt.Sprintf(", %s at these prices", on.Number(one.Units))
 		}
 		switch {
 		case one.Calls == 0:
@@ -242,9 +266,9 @@ func Replay(on screen.Screen, r *answer.Replay) string {
 		t := on.Table("JOB", "OPERATION", ">CALLS", ">UNITS", "FIRST IN THE HOUR", "LIMIT")
 		for _, f := range one.Refused {
 			calls, units = calls+f.Calls, units+f.Units
-			t.Add(Shown(cmp.Or(string(f.Job), "-")), f.Operation, Number(f.Calls), Number(f.Units), on.Time(time.Time(f.First)), f.Limit)
+			t.Add(Shown(cmp.Or(string(f.Job), "-")), f.Operation, on.Number(f.Calls), on.Number(f.Units), on.Time(time.Time(f.First)), f.Limit)
 		}
-		b.WriteString(on.Wrap("", text+fmt.Sprintf("; %s (%s units) would not have fitted:", Plural(int(calls), "call"), Number(units))) + t.String())
+		b.WriteString(on.Wrap("", text+fmt.Sprintf("; %s (%s units) would not have fitted:", Plural(int(calls), "call"), on.Number(units))) + t.String())
 	}
 	b.WriteString(on.Wrap("", "The history is by the hour: the calls of an hour are taken as made when they fit best. Calls that were refused at the time are not in it."))
 	return b.String()
@@ -279,7 +303,7 @@ func byPlan(on screen.Screen, f *answer.BudgetForecast) string {
 	}
 	text := about + fmt.Sprintf("no pass until %s lacks units", on.Brief(time.Time(f.Until)))
 	if f.Least != nil {
-		text += fmt.Sprintf("; fewest left: %s of limit %s, at %s", Number(f.Least.Remaining), f.Least.Limit, on.Time(time.Time(f.Least.At)))
+		text += fmt.Sprintf("; fewest left: %s of limit %s, at %s", on.Number(f.Least.Remaining), f.Least.Limit, on.Time(time.Time(f.Least.At)))
 	}
 	return text + beside
 }

@@ -12,7 +12,7 @@ import (
 func Receipt(on screen.Screen, r budget.Receipt, lease time.Duration, dryRun bool) string {
 	charged := Plural(int(r.Units), "unit")
 	if dryRun {
-		charged = "none; " + Number(r.Units) + " would fit"
+		charged = "none; " + on.Number(r.Units) + " would fit"
 	}
 	if lease > 0 && !dryRun && !r.Replayed {
 		charged += " until " + on.Time(r.At.Add(lease))
@@ -27,6 +27,6 @@ func Receipt(on screen.Screen, r budget.Receipt, lease time.Duration, dryRun boo
 		charged += ", by this host's allowance"
 	}
 	t := on.Table("BUDGET", "OPERATION", "CHARGED", ">LEFT", "IN LIMIT", "ID")
-	t.Add(r.Budget, r.Operation, charged, Number(r.Remaining), r.Limit, r.ID)
+	t.Add(r.Budget, r.Operation, charged, on.Number(r.Remaining), r.Limit, r.ID)
 	return t.String()
 }

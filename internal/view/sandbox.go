@@ -26,5 +26,5 @@ func Counted(on screen.Screen, r sandbox.Request, quota int64) string {
 		status += " " + Shown(r.Reason)
 	}
 	return fmt.Sprintf("%s %s%s %s  %s  %s  %s\n", on.Faint(r.At.In(on.Zone).Format("15:04:05")), mark, r.Method, Shown(r.Path), status,
-		Plural(int(r.Units), "unit"), on.Faint(fmt.Sprintf("%s of %s used today", comma(r.Used), comma(quota))))
+		Plural(int(r.Units), "unit"), on.Faint(fmt.Sprintf("%s of %s used today", on.Number(r.Used), on.Number(quota))))
 }

@@ -52,11 +52,11 @@ func Why(on screen.Screen, why budget.Why, all bool) string {
 		if l.Short > 0 && !l.Observe {
 			rank = -1
 		}
-		list = append(list, block{"\n" + whyLimitText(on, l, why.At), rank})
+		list = append(list, block{"", "\n" + whyLimitText(on, l, why.At), rank})
 	}
 	shown, left := fit(on, all, out, list)
 	if out += shown; left > 0 {
-		out += "\n" + on.Wrap("", on.Faint(Plural(left, "more limit")+" with more left; -v shows all"))
+		out += "\n" + on.Wrap("", on.Faint(Plural(left, "more limit")+", less used; -v shows all"))
 	}
 	return out
 }
@@ -139,10 +139,10 @@ func usedByTable(on screen.Screen, l budget.WhyLimit) string {
 		if share == "" {
 			share = "-"
 		}
-		t.Add("  "+name, share, Number(by.Used))
+		t.Add("  "+name, share, on.Number(by.Used))
 	}
 	if more > 0 {
-		t.Add(fmt.Sprintf("  and %d more", more), "-", Number(used))
+		t.Add(fmt.Sprintf("  and %d more", more), "-", on.Number(used))
 	}
 	return t.String()
 }

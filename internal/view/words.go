@@ -4,15 +4,12 @@ package view
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/screen"
 )
-
-func Number(n int64) string { return strconv.FormatInt(n, 10) }
 
 // Plural is a number of things.
 func Plural(n int, what string) string {
