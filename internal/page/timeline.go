@@ -33,7 +33,7 @@ type scale struct {
 }
 
 // slots is how many marks a timeline has at most to each side.
-const slots = 48
+const slots = 16
 
 // The shapes of marks, as the symbols of the page are called: the more urgent come first.
 var shapes = []string{"failed", "missed", "exhausted", "cut", "skipped", "unknown", "fits", "succeeded"}
@@ -109,7 +109,7 @@ func newTimeline(one answer.Job, past []jobs.Record, ahead look.Foresight, now t
 		if ahead.Forecast == nil || ahead.Forecast.Job(one.Name) == nil {
 			tick = now
 		}
-		for range 4 * slots {
+		for range 12 * slots {
 			if tick = one.Next(tick); tick.IsZero() || !tick.Before(now.Add(reach)) {
 				break
 			}
