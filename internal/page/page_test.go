@@ -42,7 +42,9 @@ func sound(t *testing.T, path string, page *element) {
 	t.Helper()
 	check.Equal(t, page.named("html")[0].attrs["lang"], "en", path, "language")
 	for _, landmark := range []string{"header", "main", "footer", "h1", "title"} {
-		check.Equal(t, len(slices.DeleteFunc(page.named(landmark), func(e *element) bool { return landmark == "title" && len(e.attrs) == 0 && !within(page.named("head")[0], e) })), 1, path, landmark)
+		check.Equal(t, len(slices.DeleteFunc(page.named(landmark), func(e *element) bool {
+			return landmark == "title" && len(e.attrs) == 0 && !within(page.named("head")[0], e)
+		})), 1, path, landmark)
 	}
 	level, ids := 0, map[string]bool{}
 	for _, e := range page.all(func(*element) bool { return true }) {
