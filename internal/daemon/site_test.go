@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quotactl/quotactl/internal/certtest"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs"
@@ -29,9 +30,10 @@ type browsed struct {
 	http.Handler
 }
 
-func browse(t *testing.T) *browsed {
+func browse(t *testing.T, e Endpoint) *browsed {
 	b := &browsed{t: t}
-	b.Daemon = livingWith(t, Options{Env: nothing, Endpoint: &Endpoint{loopback: true, token: spends, readToken: looks, act: true}, Log: slog.New(slog.NewTextHandler(&b.log, nil))})
+	e.token, e.readToken = spends, looks
+	b.Daemon = livingWith(t, Options{Env: nothing, Endpoint: &e, Log: slog.New(slog.NewTextHandler(&b.log, nil))})
 	b.Handler = (&listener{metrics: b.metrics, budgets: b.Budgets, servers: b.servers, door: b.door, drain: make(chan struct{}), timeout: b.timeout}).handler()
 	return b
 }
@@ -62,7 +64,7 @@ func (b *browsed) ask(method, path, token string, cookie *http.Cookie, form url.
 // A person signs in, acts and signs out. A reload ends no session, and a session opens nothing
 // but the pages.
 func TestPages(t *testing.T) {
-	b := browse(t)
+	b := browse(t, Endpoint{loopback: true, act: true})
 	for _, path := range []string{"/", "/jobs", "/job?name=stays", "/budget?name=shop/main", "/runs", "/plan", "/why", "/alerts"} {
 		check.Equal(t, b.ask(http.MethodGet, path, "", nil, nil).Code, 303, path)
 		check.Equal(t, b.ask(http.MethodGet, path, looks, nil, nil).Code, 200, path)
@@ -112,9 +114,40 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// The door goes by what the daemon was started with.
+func TestPagesOfAnEndpoint(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := certtest.SelfSigned(t, dir)
+	secure := must.Get((&Listen{Cert: cert, Key: key}).tls("tcp"))(t)
+	for name, c := range map[string]struct {
+		endpoint Endpoint
+		hosts    map[string]int
+	}{
+		"loopback":    {Endpoint{loopback: true}, map[string]int{"localhost:1": 200, "127.0.0.1": 200, "evil.example": 403}},
+		"with TLS":    {Endpoint{secure: secure}, map[string]int{"127.0.0.1:1": 200, "localhost:1": 403, "evil.example": 403}},
+		"on a socket": {Endpoint{network: "unix"}, map[string]int{"localhost": 200, "evil.example": 200}},
+		"to act":      {Endpoint{loopback: true, act: true}, map[string]int{"localhost:1": 200}},
+	} {
+		b := browse(t, c.endpoint)
+		for host, status := range c.hosts {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+			r.Host = host
+			r.Header.Set("Authorization", "Bearer "+looks)
+			w := httptest.NewRecorder()
+			b.ServeHTTP(w, r)
+			check.Equal(t, w.Code, status, name, host)
+		}
+		if c.endpoint.loopback {
+			got := b.ask(http.MethodPost, "/do/pause", "", nil, url.Values{})
+			check.Equal(t, got.Code, 403, name)
+			check.Equal(t, strings.Contains(got.Body.String(), "without --allow-actions"), !c.endpoint.act, name)
+		}
+	}
+}
+
 // The overview is what status shows: of all budgets and jobs, or of the budgets named.
 func TestOverview(t *testing.T) {
-	b := browse(t)
+	b := browse(t, Endpoint{loopback: true})
 	for query, want := range map[string]string{
 		"": "shop/main shop/spare: stays changes goes", "?budget=shop/spare": "shop/spare: goes", "?budget=shop/spare&budget=shop/main": "shop/spare shop/main: stays changes goes",
 	} {

@@ -228,6 +228,28 @@ func TestReadTokenNeverActs(t *testing.T) {
 	}
 }
 
+// An action goes on if the browser leaves.
+func TestActionsOutliveRequests(t *testing.T) {
+	w := newWorld(t, nil)
+	v := w.signIn(token)
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	r := v.with(w.request(http.MethodPost, "/do/trigger", url.Values{"csrf": {v.csrf}, "job": {"trending"}})).WithContext(ctx)
+	w.reader.Store = obedient{w.store}
+	check.Equal(t, w.do(r).Code, 303)
+	check.Equal(t, len(w.job().Requests), 1)
+}
+
+// obedient is a store that does nothing once its caller has left.
+type obedient struct{ open.Backend }
+
+func (o obedient) Job(ctx context.Context, job string) (driver.JobDocument, error) {
+	if err := ctx.Err(); err != nil {
+		return driver.JobDocument{}, err
+	}
+	return o.Backend.Job(ctx, job)
+}
+
 // An error of the store is shown, and what is not known is said.
 func TestActionsWithoutAStore(t *testing.T) {
 	w := newWorld(t, nil)

@@ -96,6 +96,7 @@ func TestWhoComesIn(t *testing.T) {
 		{"an embed", nil, "GET", "/", with(link, fields{"Sec-Fetch-Dest": "embed"}), token, 403, "not_local"},
 		{"an object of another port", nil, "GET", "/", with(sibling, fields{"Sec-Fetch-Dest": "object"}), token, 403, "not_local"},
 		{"an image", nil, "GET", "/", with(link, fields{"Sec-Fetch-Dest": "image", "Sec-Fetch-Mode": "no-cors"}), token, 403, "not_local"},
+		{"an image's document", nil, "GET", "/", with(link, fields{"Sec-Fetch-Mode": "no-cors"}), token, 403, "not_local"},
 		{"a script's request", nil, "GET", "/", fields{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"}, token, 403, "not_local"},
 		{"another port's script", nil, "GET", "/", fields{"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"}, token, 403, "not_local"},
 		{"a script's request with Origin only", nil, "GET", "/", fields{"Origin": "https://evil.example"}, token, 403, "not_local"},
@@ -290,17 +291,21 @@ func TestPagesUnderWay(t *testing.T) {
 	check.Equal(t, <-over, 200)
 }
 
-// An event stream ends with its session.
+// An event stream ends with its session: at once, or when it would end unless it is used.
 func TestStreamsEnd(t *testing.T) {
-	for name, end := range map[string]func(*visitor){
-		"signed out":   func(v *visitor) { check.Equal(t, v.post("/logout").Code, 303) },
-		"idle":         func(*visitor) { time.Sleep(12 * time.Hour) },
-		"signed in as": func(v *visitor) { check.Equal(t, v.post("/login", "token", readToken).Code, 303) },
+	for name, c := range map[string]struct {
+		end   func(*visitor)
+		after time.Duration
+	}{
+		"signed out":      {func(v *visitor) { check.Equal(t, v.post("/logout").Code, 303) }, 0},
+		"signed in again": {func(v *visitor) { check.Equal(t, v.post("/login", "token", readToken).Code, 303) }, 0},
+		"idle":            {func(*visitor) {}, 12 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, nil)
 				v := w.signIn(token)
+				began := time.Now()
 				over := make(chan int)
 				go func() { over <- v.get("/events").Code }()
 				<-w.site.came
@@ -310,8 +315,9 @@ func TestStreamsEnd(t *testing.T) {
 					t.Error("the stream has ended before its session")
 				default:
 				}
-				end(v)
+				c.end(v)
 				<-over
+				check.Equal(t, time.Since(began), c.after)
 			})
 		})
 	}

@@ -62,7 +62,7 @@ func (d *Door) noSession(w http.ResponseWriter, r *http.Request) {
 		serve.Refuse(w, "no_token", "sign in, or send this daemon's token or its read token as Authorization: Bearer TOKEN")
 	case d.arrives(r):
 		goOn(w, r)
-	case fromElsewhere(r): // and it has arrived: a browser that does not say who opened the page is not sent around
+	case fromElsewhere(r): // it has arrived, and the browser still says so: it is not sent any further
 		d.askToken(w, r, http.StatusUnauthorized, r.URL.RequestURI(), "")
 	default:
 		redirect(w, signInAt(d.back(r.URL.RequestURI())))

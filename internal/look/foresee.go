@@ -16,6 +16,9 @@ type Foresight struct {
 	Plan        *answer.Plan
 	Forecast    *answer.Forecast
 	Passes      map[string][]*plan.Pass // by job, in the order of their ticks
+	// Unknown are the jobs of which it is not known what they need: the plan counts nothing for
+	// them.
+	Unknown map[string]bool
 }
 
 // Foresee plans all jobs for a span, from ledgers that are read by the hour where they are large.
@@ -35,7 +38,10 @@ func (r *Reader) Foresee(ctx context.Context, span time.Duration) (Foresight, er
 		return Foresight{}, err
 	}
 	says := answer.NewPlan(question, lived, high, nil, false)
-	seen := Foresight{From: lived.From, Until: lived.Until, Plan: &says, Forecast: answer.NewForecast(question, lived), Passes: map[string][]*plan.Pass{}}
+	seen := Foresight{From: lived.From, Until: lived.Until, Plan: &says, Forecast: answer.NewForecast(question, lived), Passes: map[string][]*plan.Pass{}, Unknown: map[string]bool{}}
+	for _, name := range question.Guesses() {
+		seen.Unknown[name] = true
+	}
 	for _, pass := range lived.Passes {
 		seen.Passes[pass.Job] = append(seen.Passes[pass.Job], pass)
 	}

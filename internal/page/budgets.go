@@ -64,6 +64,16 @@ func newCard(b budget.Status, ahead *answer.BudgetForecast) budgetCard {
 		}
 	}
 	for _, l := range b.Limits {
+		if card.Level == levelGood && levelOf(l) == levelOut {
+			card.Level = levelLow
+		}
+		if l.Remaining == 0 && !l.Observe && tightest != nil && l.Name != tightest.Name && !hidden(l) {
+			text := "limit " + l.Name + " is empty"
+			if back := returns(l, b.At); back != "" {
+				text += ": " + back
+			}
+			card.Facts = append(card.Facts, sentence(text))
+		}
 		if lock, locked := b.LockOf(l.Name); locked && l.Name != "" {
 			card.Facts = append(card.Facts, sentence("limit "+l.Name+" is "+lockText(lock)))
 			if tightest != nil && l.Name == tightest.Name {
@@ -144,13 +154,13 @@ func returns(l budget.LimitStatus, at time.Time) string {
 	case l.Window.Kind == limit.CalendarKind:
 		_, next := l.Window.Calendar.Period(at.UnixMicro())
 		reset := time.UnixMicro(next).UTC()
-		return fmt.Sprintf("resets at %s, in %s", shown(reset), roughly(reset.Sub(at)))
+		return "resets at " + shown(reset)
 	case l.NextReturn.IsZero() || l.Used == 0:
 		return ""
 	case l.Window.Kind == limit.Bucket:
 		return fmt.Sprintf("refills by %s", l.Window.Refill.String())
 	case l.NextAmount >= l.Used:
-		return fmt.Sprintf("all that is used comes back at %s, in %s", shown(l.NextReturn), roughly(max(0, l.NextReturn.Sub(at))))
+		return "all that is used comes back at " + shown(l.NextReturn)
 	}
-	return fmt.Sprintf("the next %s come back at %s, in %s", countOf(l.NextAmount, l.Counts), shown(l.NextReturn), roughly(max(0, l.NextReturn.Sub(at))))
+	return fmt.Sprintf("the next %s come back at %s", countOf(l.NextAmount, l.Counts), shown(l.NextReturn))
 }

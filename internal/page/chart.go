@@ -2,6 +2,7 @@ package page
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -98,14 +99,7 @@ func budgetChart(l budget.LimitStatus, now time.Time, spent look.Spending, ahead
 	c := plot{limit: l.Limit.Limit, kept: min(kept, l.Remaining), from: from, until: now.Add(min(length, usual)), now: now, past: past, resets: resetsOf(l.Window, from, now)}
 	if ahead != nil {
 		c.ahead = []point{{now, l.Used}}
-		for _, s := range ahead.Series {
-			if at := time.Time(s.At); at.After(now) {
-				c.ahead = append(c.ahead, point{at, s.Used})
-			}
-		}
-		for _, r := range ahead.Resets {
-			c.resets = append(c.resets, time.Time(r.At))
-		}
+		c.foresee(ahead)
 	} else {
 		c.until = now.Add(min(length, usual) / 4)
 		c.resets = append(c.resets, resetsOf(l.Window, now, c.until)...)
@@ -122,12 +116,7 @@ func budgetChart(l budget.LimitStatus, now time.Time, spent look.Spending, ahead
 // planChart is what a limit will use by plan.
 func planChart(l *answer.PlanLimit, from, until time.Time) chart {
 	c := plot{limit: l.Limit, from: from, until: until, now: from, ahead: []point{{from, l.UsedNow}}}
-	for _, s := range l.Series {
-		c.ahead = append(c.ahead, point{time.Time(s.At), s.Used})
-	}
-	for _, r := range l.Resets {
-		c.resets = append(c.resets, time.Time(r.At))
-	}
+	c.foresee(l)
 	drawn := c.draw()
 	drawn.Limit, drawn.Now = l.Name, ""
 	drawn.Label = fmt.Sprintf("Planned use of limit %s: %s of %s used now; the fewest left are %s, at %s", l.Name, count(l.UsedNow), countOf(l.Limit, l.Counts), count(l.Least), shown(time.Time(l.LeastAt)))
@@ -191,6 +180,22 @@ type plot struct {
 	from, until, now time.Time
 	past, ahead      []point
 	resets           []time.Time
+}
+
+// foresee adds what is planned of a limit. Its use falls to nothing at a reset, and not before.
+func (p *plot) foresee(l *answer.PlanLimit) {
+	for _, r := range l.Resets {
+		at := time.Time(r.At)
+		p.resets = append(p.resets, at)
+		p.ahead = append(p.ahead, point{at, max(0, l.Limit-r.Left)}, point{at, 0})
+	}
+	for _, s := range l.Series {
+		if at := time.Time(s.At); at.After(p.now) {
+			p.ahead = append(p.ahead, point{at, s.Used})
+		}
+	}
+	slices.SortStableFunc(p.ahead, func(a, b point) int { return a.at.Compare(b.at) })
+	p.ahead = slices.DeleteFunc(p.ahead, func(one point) bool { return one.at.After(p.until) })
 }
 
 func (p *plot) draw() chart {

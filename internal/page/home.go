@@ -6,6 +6,7 @@ import (
 
 	"github.com/quotactl/quotactl/internal/alert"
 	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/look"
 )
 
 const (
@@ -43,7 +44,7 @@ func (v *visit) home() sheet {
 		body.MoreCards = len(body.Cards) - mostCards
 		body.Cards = body.Cards[:mostCards]
 	}
-	body.Jobs = urgent(seen.Jobs, plan.Forecast, mostBriefs)
+	body.Jobs = urgent(seen.Jobs, plan, mostBriefs)
 	for i := range body.Jobs {
 		body.Jobs[i].complete(v.now)
 	}
@@ -55,10 +56,10 @@ func (v *visit) home() sheet {
 var urgency = map[string]int{levelOut: 0, levelLow: 1, levelGood: 2, levelQuiet: 3}
 
 // urgent are the first n rows of jobs by how much they ask for attention, then by the next tick.
-func urgent(views []answer.Job, plan *answer.Forecast, n int) []jobRow {
+func urgent(views []answer.Job, ahead look.Foresight, n int) []jobRow {
 	rows := make([]jobRow, len(views))
 	for i, one := range views {
-		rows[i] = newJobRow(one, plan)
+		rows[i] = newJobRow(one, ahead)
 	}
 	slices.SortStableFunc(rows, func(a, b jobRow) int {
 		return cmp.Or(cmp.Compare(urgency[a.Level], urgency[b.Level]), compareTicks(a, b))

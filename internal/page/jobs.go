@@ -12,6 +12,7 @@ import (
 	"github.com/quotactl/quotactl/internal/look"
 	"github.com/quotactl/quotactl/internal/plan"
 	"github.com/quotactl/quotactl/jobs"
+	"github.com/quotactl/quotactl/jobs/needs"
 )
 
 // jobsAPage is how many jobs a page lists.
@@ -31,8 +32,8 @@ type jobRow struct {
 	view                       answer.Job
 }
 
-// newJobRow is a job's row; the forecast may be nil.
-func newJobRow(one answer.Job, ahead *answer.Forecast) jobRow {
+// newJobRow is a job's row; the plan may be empty.
+func newJobRow(one answer.Job, ahead look.Foresight) jobRow {
 	row := jobRow{Name: one.Name, Budget: one.Budget, State: one.State(), Level: levelGood, Schedule: one.Schedule.String(), Zone: one.Schedule.Zone().String(), Next: one.NextTick, view: one}
 	if last := one.LastPass; last != nil {
 		row.Outcome, row.Units, row.Last = string(last.Outcome), last.Units, last.Ended.Time
@@ -56,7 +57,11 @@ func newJobRow(one answer.Job, ahead *answer.Forecast) jobRow {
 	if one.Expected != nil {
 		row.Needs = needsText(one.Expected.Pass(nil)) + heldText(one.Hold)
 	}
-	if f := ahead.Job(one.Name); f != nil && f.Passes > 0 {
+	switch f := ahead.Forecast.Job(one.Name); {
+	case f == nil || f.Passes == 0:
+	case ahead.Unknown[one.Name]:
+		row.Fits, row.FitsLevel = "not known", levelQuiet
+	default:
 		row.Fits, row.FitsLevel = fmt.Sprintf("%d of %d", f.Complete, f.Passes), levelGood
 		if f.FirstCut != nil {
 			row.FitsLevel = levelLow
@@ -137,7 +142,7 @@ func (v *visit) jobs() sheet {
 		body.Planning = !planned
 		body.Scale = newScale(v.now, timelineSpan)
 		for _, one := range seen.jobs {
-			row := newJobRow(one, ahead.Forecast)
+			row := newJobRow(one, ahead)
 			row.complete(v.now)
 			row.Line = newTimeline(one, past[one.Name], ahead, v.now, timelineSpan)
 			body.Rows = append(body.Rows, row)
@@ -207,7 +212,7 @@ func (v *visit) job() sheet {
 	ahead, planned := v.foresight(usual)
 	past, _ := v.past("of "+job.Name, []*jobs.Job{job}, timelineSpan)
 	body.Planning = !planned
-	body.Row = newJobRow(one, ahead.Forecast)
+	body.Row = newJobRow(one, ahead)
 	body.Row.complete(v.now)
 	body.Row.Line = newTimeline(one, past[job.Name], ahead, v.now, timelineSpan)
 	body.Scale = newScale(v.now, timelineSpan)
@@ -234,6 +239,8 @@ func newNextRow(r answer.NextRun) nextRow {
 	switch {
 	case r.Paused:
 		row.Fits = "skipped: the job is paused"
+	case r.Outcome != "" && r.Needs.Source == needs.Unknown:
+		row.Fits = "not known"
 	case r.Outcome == plan.Complete:
 		row.Fits, row.Level = "fits", levelGood
 	case r.Outcome != "":

@@ -20,6 +20,8 @@ var (
 	ofPast = terms{fresh: 15 * time.Second, patient: 100 * time.Millisecond, first: 10 * time.Second}
 	// ofFuture are those of a plan: no page waits long for one.
 	ofFuture = terms{fresh: time.Minute, costs: 20, patient: 0, first: 50 * time.Millisecond, slow: true, ageing: true}
+	// ofSearch are those of what may have to read all records of all jobs.
+	ofSearch = terms{fresh: 2 * time.Second, patient: 100 * time.Millisecond, first: 150 * time.Millisecond, slow: true}
 	// ofAnswer are those of an answer that reads the whole ledger.
 	ofAnswer = terms{fresh: 2 * time.Second, patient: 100 * time.Millisecond, first: 150 * time.Millisecond, slow: true, ageing: true}
 )
@@ -105,7 +107,11 @@ type found struct {
 
 // ran are the newest runs of jobs; key names what is asked for.
 func (v *visit) ran(key string, list []*jobs.Job, asked look.RunsAsked) (found, bool) {
-	return take(v, "runs", "runs "+key, ofPresent, func(ctx context.Context, from *look.Reader) (found, error) {
+	t := ofPresent
+	if len(asked.Outcomes) > 0 || asked.Errors {
+		t = ofSearch
+	}
+	return take(v, "runs", "runs "+key, t, func(ctx context.Context, from *look.Reader) (found, error) {
 		runs, more, err := from.Runs(ctx, list, asked)
 		return found{runs, more}, err
 	})

@@ -33,7 +33,7 @@ type scale struct {
 }
 
 // slots is how many marks a timeline has at most to each side.
-const slots = 48
+const slots = 16
 
 // The shapes of marks, as the symbols of the page are called: the more urgent come first.
 var shapes = []string{"failed", "missed", "exhausted", "cut", "skipped", "unknown", "fits", "succeeded"}
@@ -41,7 +41,7 @@ var shapes = []string{"failed", "missed", "exhausted", "cut", "skipped", "unknow
 // legendOfMarks names the shapes.
 var legendOfMarks = []choice{
 	{Value: "succeeded", Name: "succeeded"}, {Value: "exhausted", Name: "exhausted"}, {Value: "failed", Name: "failed"}, {Value: "missed", Name: "missed or lost"}, {Value: "skipped", Name: "skipped"},
-	{Value: "fits", Name: "will fit"}, {Value: "cut", Name: "will lack units"}, {Value: "unknown", Name: "not planned"},
+	{Value: "fits", Name: "will fit"}, {Value: "cut", Name: "will lack units"}, {Value: "unknown", Name: "not known"},
 }
 
 func newScale(now time.Time, span time.Duration) scale {
@@ -95,21 +95,22 @@ func newTimeline(one answer.Job, past []jobs.Record, ahead look.Foresight, now t
 		t.Bars = append(t.Bars, span{where(begin), percent(float64(now.Sub(begin)), float64(2*reach)), "under way since " + shown(active.Since.Time)})
 	}
 	known, until := map[int64]bool{}, now
-	if ahead.Forecast != nil && slices.ContainsFunc([]string{one.Name}, func(name string) bool { return ahead.Forecast.Job(name) != nil }) {
+	if ahead.Forecast.Job(one.Name) != nil {
 		until = ahead.Until
 		for _, pass := range ahead.Passes[one.Name] {
 			if pass.Tick.After(now) && pass.Tick.Before(now.Add(reach)) {
 				known[pass.Tick.Unix()] = true
-				after.add(pass.Tick, now, plannedShape(pass.Outcome), strings.ReplaceAll(string(pass.Outcome), "_", " "))
+				shape, words := plannedShape(pass.Outcome), outcomeName(string(pass.Outcome))
+				if ahead.Unknown[one.Name] {
+					shape, words = "unknown", "with unknown needs"
+				}
+				after.add(pass.Tick, now, shape, words)
 			}
 		}
 	}
 	if one.Schedule != nil { // what no plan says anything of
 		tick := later(now, until)
-		if ahead.Forecast == nil || ahead.Forecast.Job(one.Name) == nil {
-			tick = now
-		}
-		for range 4 * slots {
+		for range 12 * slots {
 			if tick = one.Next(tick); tick.IsZero() || !tick.Before(now.Add(reach)) {
 				break
 			}

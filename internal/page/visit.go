@@ -38,8 +38,9 @@ func (s *Site) visit(r *http.Request) *visit {
 	}
 }
 
-// query is a parameter of the page's address.
-func (v *visit) query(name string) string { return v.r.URL.Query().Get(name) }
+// query is a parameter of the page's address, as it may be shown. No name has a character that may
+// not.
+func (v *visit) query(name string) string { return text(v.r.URL.Query().Get(name)) }
 
 // take takes numbers from the shelf; what says in plain words which, and ok whether there are any.
 func take[T any](v *visit, what, key string, t terms, read func(context.Context, *look.Reader) (T, error)) (value T, ok bool) {

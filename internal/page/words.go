@@ -103,14 +103,14 @@ type bit struct {
 	At   time.Time // zero: a text
 }
 
-var instants = regexp.MustCompile(`\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ`)
+var instants = regexp.MustCompile(`\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{6})?Z`)
 
 // prose divides a sentence at the instants that it names, so that a page marks them as such.
 func prose(of string) (bits []bit) {
 	of = text(of)
 	end := 0
 	for _, place := range instants.FindAllStringIndex(of, -1) {
-		at, err := time.Parse("2006-01-02 15:04:05Z", of[place[0]:place[1]])
+		at, err := time.Parse(time.RFC3339, strings.Replace(of[place[0]:place[1]], " ", "T", 1))
 		if err != nil {
 			continue
 		}

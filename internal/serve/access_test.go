@@ -1,8 +1,10 @@
 package serve_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/quotactl/quotactl/internal/check"
@@ -13,6 +15,17 @@ const (
 	token     = "c0rrect-h0rse_battery~staple"
 	readToken = "c0rrect-h0rse_battery~stapler"
 )
+
+// An overview names at most so many budgets.
+func TestOverviewNames(t *testing.T) {
+	w := newWorld(t, serve.Options{})
+	var query strings.Builder
+	for i := range serve.MaxNamed {
+		fmt.Fprintf(&query, "&budget=shop/b%d", i)
+	}
+	w.do(w.request(http.MethodGet, "/v1/overview?"+query.String()[1:], "")).is(200)
+	w.do(w.request(http.MethodGet, "/v1/overview?budget=shop/main"+query.String(), "")).is(400, "reason", "invalid")
+}
 
 // The read token opens what spends nothing, and only that.
 func TestReadToken(t *testing.T) {

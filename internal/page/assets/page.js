@@ -15,6 +15,8 @@ const main = () => document.getElementById("main");
 // Times: in the zone of this machine, with UTC in their titles, and how long ago or ahead.
 
 const local = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+const localDay = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
+const localTime = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 const localClock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 
 function span(seconds) {
@@ -33,22 +35,28 @@ function relative(at) {
   return seconds > 0 ? span(seconds) + " ago" : "in " + span(-seconds);
 }
 
+// here is an instant as it is said here: of today without the date, and unless it is amid a sentence
+// with how far away it is.
+function here(one) {
+  const at = new Date(one.dateTime);
+  if (one.dataset.utc.length < 12) return localClock.format(at);
+  const text = (localDay.format(at) === localDay.format(Date.now() + page.skew) ? localTime : local).format(at);
+  return one.classList.contains("brief") ? text : text + " (" + relative(at) + ")";
+}
+
 function showTimes(root) {
   for (const one of root.querySelectorAll("time")) {
     if (one.dataset.utc) continue;
-    const at = new Date(one.dateTime);
     one.dataset.utc = one.textContent;
     one.title = one.textContent;
-    one.textContent = one.dataset.utc.length < 12 ? localClock.format(at) : local.format(at) + " (" + relative(at) + ")";
+    one.textContent = here(one);
   }
 }
 
 function tick() {
   for (const one of document.querySelectorAll(".age")) one.textContent = relative(new Date(one.dataset.at));
   for (const one of document.querySelectorAll("time[data-utc]")) {
-    if (one.dataset.utc.length < 12) continue;
-    const at = new Date(one.dateTime);
-    const text = local.format(at) + " (" + relative(at) + ")";
+    const text = here(one);
     if (one.textContent !== text) one.textContent = text;
   }
 }
@@ -176,6 +184,7 @@ window.addEventListener("pagehide", rest);
 window.addEventListener("pageshow", (event) => {
   if (event.persisted) follow();
 });
+document.getElementById("zone").textContent = "Times are in " + Intl.DateTimeFormat().resolvedOptions().timeZone + ", those on charts in UTC.";
 arrive();
 tick();
 setInterval(tick, 1000);

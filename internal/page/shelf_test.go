@@ -1,0 +1,134 @@
+package page
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/look"
+)
+
+// readings is a shelf, and a way to read from it that takes a while and counts.
+type readings struct {
+	*shelf
+	takes       time.Duration
+	fails       error
+	count, told int
+	worked      time.Duration
+}
+
+func newReadings(t *testing.T) *readings {
+	base, stop := context.WithCancel(t.Context())
+	r := &readings{takes: time.Second}
+	r.shelf = &shelf{
+		base: base, stop: stop, now: time.Now, slow: make(chan struct{}, 1), books: map[string]*book{}, log: func(string, error) {},
+		tell: func() { r.told++ }, work: func(d time.Duration) { r.worked += d },
+	}
+	return r
+}
+
+func (r *readings) read(key string, t terms) string {
+	got := r.get(context.Background(), key, t, &look.Reader{}, func(ctx context.Context, _ *look.Reader) (any, error) {
+		select {
+		case <-time.After(r.takes):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		r.count++
+		return r.count, r.fails
+	})
+	if !got.known {
+		return fmt.Sprintf("none, late %v, error %v", got.late, got.err)
+	}
+	return fmt.Sprintf("%v, late %v, error %v", got.value, got.late, got.err)
+}
+
+// However many ask, one reading is made; it is served while it is fresh, and afterwards until the
+// next one is there.
+func TestShelf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReadings(t)
+		usual := terms{fresh: 2 * time.Second, patient: 100 * time.Millisecond, first: 10 * time.Second}
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() { check.Equal(t, r.read("a", usual), "1, late false, error <nil>", "the first") })
+		}
+		all.Wait()
+		check.Equal(t, r.read("a", usual), "1, late false, error <nil>", "fresh")
+		time.Sleep(3 * time.Second)
+		began := time.Now()
+		check.Equal(t, r.read("a", usual), "1, late true, error <nil>", "while the next is read")
+		check.Equal(t, time.Since(began), 100*time.Millisecond, "the wait for the next")
+		time.Sleep(time.Second)
+		check.Equal(t, r.told, 1, "who got an older one is told")
+		check.Equal(t, r.read("a", usual), "2, late false, error <nil>", "the next")
+		r.takes = time.Millisecond
+		r.changed()
+		check.Equal(t, r.read("a", usual), "3, late false, error <nil>", "after a change")
+		r.fails = errors.New("out of reach")
+		r.changed()
+		check.Equal(t, r.read("a", usual), "3, late false, error out of reach", "an older one where the next fails")
+		check.Equal(t, r.read("b", usual), "none, late false, error out of reach", "none where the first fails")
+		check.Equal(t, r.count, 5, "readings")
+		r.end()
+		check.Equal(t, r.read("c", usual), "none, late false, error "+errBusy.Error(), "at the end")
+	})
+}
+
+// A plan is read in the background, seldom if it costs much, and a change does not make it stale.
+func TestShelfOfPlans(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReadings(t)
+		r.takes = 10 * time.Second
+		check.Equal(t, r.read("plan", ofFuture), "none, late true, error <nil>", "the first")
+		time.Sleep(r.takes)
+		synctest.Wait()
+		check.Equal(t, r.told, 1, "who got none is told")
+		r.changed()
+		time.Sleep(199 * time.Second)
+		check.Equal(t, r.read("plan", ofFuture), "1, late false, error <nil>", "within 20 times its cost")
+		time.Sleep(time.Second)
+		check.Equal(t, r.read("plan", ofFuture), "1, late true, error <nil>", "afterwards")
+		r.end()
+		check.Equal(t, r.worked, 0, "a plan is not counted as work for open pages: it is seldom enough")
+	})
+}
+
+// What open pages have read is counted.
+func TestShelfCountsWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReadings(t)
+		usual := terms{fresh: time.Second, first: 10 * time.Second}
+		r.read("a", usual)
+		check.Equal(t, r.worked, 0, "for a visitor")
+		usual.live = true
+		r.read("b", usual)
+		check.Equal(t, r.worked, time.Second, "for an open page")
+		r.end()
+	})
+}
+
+// The shelf is bounded: what nobody asked for longest goes. Readings under way are bounded too.
+func TestShelfIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReadings(t)
+		r.takes = time.Millisecond
+		usual := terms{fresh: time.Hour, first: time.Second}
+		for i := range mostKept + 10 {
+			r.read(fmt.Sprint(i), usual)
+		}
+		check.Equal(t, len(r.books), mostKept)
+		check.Equal(t, r.books["9"] == nil && r.books["10"] != nil, true, "the oldest are gone")
+		r.takes = time.Second
+		for i := range mostReadings {
+			check.Equal(t, r.read(fmt.Sprint("slow ", i), terms{}), "none, late true, error <nil>", i)
+		}
+		check.Equal(t, r.read("one more", terms{}), "none, late false, error "+errBusy.Error())
+		r.end()
+	})
+}
