@@ -135,7 +135,7 @@ func TestProse(t *testing.T) {
 
 // Numbers have commas.
 func TestCount(t *testing.T) {
-	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1234: "−1,234", 1e15: "1,000,000,000,000,000"} {
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1234: "-1,234", 1e15: "1,000,000,000,000,000"} {
 		check.Equal(t, count(n), want)
 	}
 }
