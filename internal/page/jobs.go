@@ -162,20 +162,22 @@ func find(from *look.Reader, name string) *jobs.Job {
 
 // jobBody is the page of one job.
 type jobBody struct {
-	Row      jobRow
-	Job      *jobs.Job
-	Regions  []regionRow
-	Named    bool // its regions have names
-	Paused   bool
-	Active   bool
-	Busy     bool // it has what can be cancelled
-	Scale    scale
-	Runs     []runRow
-	More     bool
-	Next     []nextRow
-	Fits     string
-	Planning bool
-	LastGood time.Time
+	Row     jobRow
+	Job     *jobs.Job
+	Regions []regionRow
+	Named   bool // its regions have names
+	// Staggered: runs begin later than their tick.
+	Staggered bool
+	Paused    bool
+	Active    bool
+	Busy      bool // it has what can be cancelled
+	Scale     scale
+	Runs      []runRow
+	More      bool
+	Next      []nextRow
+	Fits      string
+	Planning  bool
+	LastGood  time.Time
 }
 
 // regionRow is what a run of a region needs.
@@ -226,7 +228,8 @@ func (v *visit) job() sheet {
 	answer.Foresee(upcoming, ahead.Forecast)
 	body.Fits = fitsText(upcoming)
 	for _, r := range upcoming {
-		body.Next = append(body.Next, newNextRow(r))
+		body.Next = append(body.Next, newNextRow(r, planned))
+		body.Staggered = body.Staggered || !r.At.Equal(r.Tick)
 	}
 	ran, _ := v.ran("of "+job.Name, []*jobs.Job{job}, look.RunsAsked{Most: ranShown, Log: true})
 	body.Runs, body.More = runRows(ran.runs, v.now), ran.more
@@ -234,9 +237,11 @@ func (v *visit) job() sheet {
 	return show
 }
 
-func newNextRow(r answer.NextRun) nextRow {
+func newNextRow(r answer.NextRun, planned bool) nextRow {
 	row := nextRow{Region: r.Region, Needs: needsText(r.Needs), Tick: r.Tick, At: r.At, Paused: r.Paused, Fits: "not in the plan", Level: levelQuiet}
 	switch {
+	case !planned:
+		row.Fits = "being computed"
 	case r.Paused:
 		row.Fits = "skipped: the job is paused"
 	case r.Outcome != "" && r.Needs.Source == needs.Unknown:
