@@ -53,8 +53,8 @@ type Daemon struct {
 	timeout  time.Duration // the store's
 	store    *meteredStore
 	metrics  *metrics
-	servers  *servers // nil: the daemon does not listen
-	site     *page.Site
+	servers  *servers   // nil: the daemon does not listen
+	site     *page.Site // nil too
 
 	current atomic.Pointer[generation]
 	stop    atomic.Int64 // how long a stop may take, a time.Duration: the longest of all generations
@@ -77,7 +77,7 @@ func New(o Options) *Daemon {
 	d := &Daemon{o: o, log: o.Log, file: &watchedFile{path: o.File}}
 	if o.Endpoint != nil {
 		d.servers = &servers{}
-		d.site = page.New(page.Options{Reader: d.reader, Now: o.Now, Log: o.Log, Version: o.Version})
+		d.site = newSite(d)
 	}
 	d.notices = newNotices(d.log, o.Now, !o.Once)
 	return d

@@ -179,9 +179,11 @@ func (l *listener) handler() http.Handler {
 	}
 	return l.metrics.http.counted(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header()["X-Content-Type-Options"] = noSniff
-		switch known := pages[r.URL.Path]; {
-		case known == nil && l.site != nil && l.site.Serves(r.URL.Path):
-			site.ServeHTTP(w, r)
+		known := pages[r.URL.Path]
+		if l.site != nil && l.site.Serves(r.URL.Path) {
+			known = site
+		}
+		switch {
 		case known == nil:
 			decisions.ServeHTTP(w, r)
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:

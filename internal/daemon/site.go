@@ -4,8 +4,14 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/look"
+	"github.com/quotactl/quotactl/internal/page"
 	"github.com/quotactl/quotactl/internal/secret"
 )
+
+// newSite makes the pages of a daemon, which are shown once it has a generation.
+func newSite(d *Daemon) *page.Site {
+	return page.New(page.Options{Reader: d.reader, Now: d.o.Now, Log: d.log, Version: d.o.Version})
+}
 
 // reader reads what pages show, by the configuration in force.
 func (d *Daemon) reader() *look.Reader {
