@@ -49,7 +49,7 @@ func newJobRow(one answer.Job, ahead look.Foresight) jobRow {
 	case "silent":
 		row.Level = levelOut
 	case "paused", "deferred", "waiting", "queued":
-		row.Level = min2(row.Level, levelLow)
+		row.Level = moreUrgent(row.Level, levelLow)
 	}
 	if !one.Untaken.IsZero() {
 		row.Level = levelOut
@@ -65,15 +65,15 @@ func newJobRow(one answer.Job, ahead look.Foresight) jobRow {
 		row.Fits, row.FitsLevel = fmt.Sprintf("%d of %d", f.Complete, f.Passes), levelGood
 		if f.FirstCut != nil {
 			row.FitsLevel = levelLow
-			row.Level = min2(row.Level, levelLow)
+			row.Level = moreUrgent(row.Level, levelLow)
 			row.Notes = append(row.Notes, jobByPlan(f))
 		}
 	}
 	return row
 }
 
-// min2 is the more urgent of two levels.
-func min2(a, b string) string {
+// moreUrgent is the more urgent of two levels.
+func moreUrgent(a, b string) string {
 	if urgency[b] < urgency[a] {
 		return b
 	}
