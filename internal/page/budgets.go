@@ -21,6 +21,7 @@ const (
 type budgetCard struct {
 	Name, Level     string
 	Figure, Caption string   // how much is left, and of what
+	FigureLevel     string   // of the limit that this is about
 	Facts           []string // sentences, the most important first
 	Limits          []limitRow
 	More            int // limits that are left out
@@ -51,12 +52,13 @@ func newCard(b budget.Status, ahead *answer.BudgetForecast) budgetCard {
 	closed, lock, locked := closedBy(b)
 	switch {
 	case locked:
-		card.Level, card.Figure, card.Caption = levelOut, "Locked", "no call is allowed"
+		card.Level, card.FigureLevel, card.Figure, card.Caption = levelOut, levelOut, "Locked", "no call is allowed"
 		card.Facts = append(card.Facts, sentence(closed+lockText(lock)))
 	case tightest == nil:
 		card.Level, card.Figure, card.Caption = levelQuiet, "No single limit", "none covers all operations"
 	default:
 		card.Level = levelOf(*tightest)
+		card.FigureLevel = card.Level
 		card.Figure = count(tightest.Remaining)
 		card.Caption = fmt.Sprintf("of %s left, limit %s", countOf(tightest.Limit.Limit, tightest.Counts), tightest.Name)
 		if text := returns(*tightest, b.At); text != "" {

@@ -249,7 +249,7 @@ func newNextRow(r answer.NextRun, planned bool) nextRow {
 	case r.Outcome == plan.Complete:
 		row.Fits, row.Level = "fits", levelGood
 	case r.Outcome != "":
-		row.Fits, row.Level = lacksText(r), levelLow
+		row.Fits, row.Level = strings.TrimPrefix(lacksText(r), "by plan: "), levelLow
 	}
 	return row
 }
