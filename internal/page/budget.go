@@ -1,7 +1,6 @@
 package page
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -66,7 +65,7 @@ const mostSpenders = 20
 func (v *visit) budget() sheet {
 	name := v.query("name")
 	if !slices.Contains(v.reader.Budgets(), name) {
-		if _, err := v.reader.Open(name); name == "" || errors.Is(err, budget.ErrUnknownBudget) || err != nil {
+		if _, err := v.reader.Open(name); name == "" || err != nil {
 			return missing("/", "There is no budget "+text(name)+" in the configuration.")
 		}
 	}

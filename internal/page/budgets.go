@@ -21,6 +21,7 @@ const (
 type budgetCard struct {
 	Name, Level     string
 	Figure, Caption string   // how much is left, and of what
+	FigureLevel     string   // of the limit that this is about
 	Facts           []string // sentences, the most important first
 	Limits          []limitRow
 	More            int // limits that are left out
@@ -48,15 +49,16 @@ type bar struct {
 func newCard(b budget.Status, ahead *answer.BudgetForecast) budgetCard {
 	card := budgetCard{Name: b.Budget, Level: levelGood}
 	tightest := b.Tightest()
-	lock, locked := b.LockOf("")
+	closed, lock, locked := closedBy(b)
 	switch {
 	case locked:
-		card.Level, card.Figure, card.Caption = levelOut, "Locked", "no call is allowed"
-		card.Facts = append(card.Facts, sentence(lockText(lock)))
+		card.Level, card.FigureLevel, card.Figure, card.Caption = levelOut, levelOut, "Locked", "no call is allowed"
+		card.Facts = append(card.Facts, sentence(closed+lockText(lock)))
 	case tightest == nil:
 		card.Level, card.Figure, card.Caption = levelQuiet, "No single limit", "none covers all operations"
 	default:
 		card.Level = levelOf(*tightest)
+		card.FigureLevel = card.Level
 		card.Figure = count(tightest.Remaining)
 		card.Caption = fmt.Sprintf("of %s left, limit %s", countOf(tightest.Limit.Limit, tightest.Counts), tightest.Name)
 		if text := returns(*tightest, b.At); text != "" {
@@ -74,11 +76,8 @@ func newCard(b budget.Status, ahead *answer.BudgetForecast) budgetCard {
 			}
 			card.Facts = append(card.Facts, sentence(text))
 		}
-		if lock, locked := b.LockOf(l.Name); locked && l.Name != "" {
-			card.Facts = append(card.Facts, sentence("limit "+l.Name+" is "+lockText(lock)))
-			if tightest != nil && l.Name == tightest.Name {
-				card.Level = levelOut
-			}
+		if other, held := b.LockOf(l.Name); held && other != lock {
+			card.Facts = append(card.Facts, sentence("limit "+l.Name+" is "+lockText(other)))
 		}
 	}
 	if !b.Recovering.IsZero() {
@@ -102,6 +101,19 @@ func newCard(b budget.Status, ahead *answer.BudgetForecast) budgetCard {
 		card.Limits = append(card.Limits, newLimitRow(l, b))
 	}
 	return card
+}
+
+// closedBy is the lock that refuses all calls of a budget, and how a sentence about it begins.
+func closedBy(b budget.Status) (begins string, lock budget.Lock, locked bool) {
+	if lock, locked := b.LockOf(""); locked {
+		return "", lock, true
+	}
+	for _, l := range b.Limits {
+		if lock, locked := b.LockOf(l.Name); locked && l.CoversAll() && !l.Observe && l.Window.Kind != limit.Concurrent {
+			return "limit " + l.Name + " is ", lock, true
+		}
+	}
+	return "", budget.Lock{}, false
 }
 
 // levelOf is how much a limit asks for attention.

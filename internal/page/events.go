@@ -11,11 +11,11 @@ import (
 const (
 	// mostListeners bounds the streams.
 	mostListeners = 64
-	// lookEvery is the shortest time between two looks for changes, and lookCosts how many times
-	// what looking and open pages take is waited before the next: together they take less than 1 %
-	// of a core.
+	// lookEvery is the shortest time between two looks for changes. Looking and open pages together
+	// take less than one part in lookCosts of a core, beyond what they may take at once.
 	lookEvery = time.Second
 	lookCosts = 100
+	atOnce    = 250 * time.Millisecond
 	// lookTakes bounds a look.
 	lookTakes = 10 * time.Second
 	// heartbeat is how often a stream without news says that it is alive, and writeTakes how long a
@@ -151,6 +151,8 @@ func (s *Site) Follow(ctx context.Context) {
 	defer s.shelf.end()
 	defer s.events.end()
 	var mark uint64
+	var spent time.Duration // of a core, beyond the part that is theirs
+	since := time.Now()
 	for {
 		if !s.events.heard() {
 			select {
@@ -173,8 +175,9 @@ func (s *Site) Follow(ctx context.Context) {
 			s.shelf.changed()
 			s.events.tell()
 		}
-		work := time.Duration(s.working.Swap(0)) + time.Since(began)
-		wait := time.NewTimer(max(lookEvery, lookCosts*work))
+		spent = max(0, spent-time.Since(since)/lookCosts) + time.Duration(s.working.Swap(0)) + time.Since(began)
+		since = time.Now()
+		wait := time.NewTimer(max(lookEvery, lookCosts*(spent-atOnce)))
 		select {
 		case <-wait.C:
 		case <-ctx.Done():

@@ -49,7 +49,7 @@ func newJobRow(one answer.Job, ahead look.Foresight) jobRow {
 	case "silent":
 		row.Level = levelOut
 	case "paused", "deferred", "waiting", "queued":
-		row.Level = min2(row.Level, levelLow)
+		row.Level = moreUrgent(row.Level, levelLow)
 	}
 	if !one.Untaken.IsZero() {
 		row.Level = levelOut
@@ -65,15 +65,15 @@ func newJobRow(one answer.Job, ahead look.Foresight) jobRow {
 		row.Fits, row.FitsLevel = fmt.Sprintf("%d of %d", f.Complete, f.Passes), levelGood
 		if f.FirstCut != nil {
 			row.FitsLevel = levelLow
-			row.Level = min2(row.Level, levelLow)
+			row.Level = moreUrgent(row.Level, levelLow)
 			row.Notes = append(row.Notes, jobByPlan(f))
 		}
 	}
 	return row
 }
 
-// min2 is the more urgent of two levels.
-func min2(a, b string) string {
+// moreUrgent is the more urgent of two levels.
+func moreUrgent(a, b string) string {
 	if urgency[b] < urgency[a] {
 		return b
 	}
@@ -162,20 +162,22 @@ func find(from *look.Reader, name string) *jobs.Job {
 
 // jobBody is the page of one job.
 type jobBody struct {
-	Row      jobRow
-	Job      *jobs.Job
-	Regions  []regionRow
-	Named    bool // its regions have names
-	Paused   bool
-	Active   bool
-	Busy     bool // it has what can be cancelled
-	Scale    scale
-	Runs     []runRow
-	More     bool
-	Next     []nextRow
-	Fits     string
-	Planning bool
-	LastGood time.Time
+	Row     jobRow
+	Job     *jobs.Job
+	Regions []regionRow
+	Named   bool // its regions have names
+	// Staggered: runs begin later than their tick.
+	Staggered bool
+	Paused    bool
+	Active    bool
+	Busy      bool // it has what can be cancelled
+	Scale     scale
+	Runs      []runRow
+	More      bool
+	Next      []nextRow
+	Fits      string
+	Planning  bool
+	LastGood  time.Time
 }
 
 // regionRow is what a run of a region needs.
@@ -226,7 +228,8 @@ func (v *visit) job() sheet {
 	answer.Foresee(upcoming, ahead.Forecast)
 	body.Fits = fitsText(upcoming)
 	for _, r := range upcoming {
-		body.Next = append(body.Next, newNextRow(r))
+		body.Next = append(body.Next, newNextRow(r, planned))
+		body.Staggered = body.Staggered || !r.At.Equal(r.Tick)
 	}
 	ran, _ := v.ran("of "+job.Name, []*jobs.Job{job}, look.RunsAsked{Most: ranShown, Log: true})
 	body.Runs, body.More = runRows(ran.runs, v.now), ran.more
@@ -234,9 +237,11 @@ func (v *visit) job() sheet {
 	return show
 }
 
-func newNextRow(r answer.NextRun) nextRow {
+func newNextRow(r answer.NextRun, planned bool) nextRow {
 	row := nextRow{Region: r.Region, Needs: needsText(r.Needs), Tick: r.Tick, At: r.At, Paused: r.Paused, Fits: "not in the plan", Level: levelQuiet}
 	switch {
+	case !planned:
+		row.Fits = "being computed"
 	case r.Paused:
 		row.Fits = "skipped: the job is paused"
 	case r.Outcome != "" && r.Needs.Source == needs.Unknown:
@@ -244,7 +249,7 @@ func newNextRow(r answer.NextRun) nextRow {
 	case r.Outcome == plan.Complete:
 		row.Fits, row.Level = "fits", levelGood
 	case r.Outcome != "":
-		row.Fits, row.Level = lacksText(r), levelLow
+		row.Fits, row.Level = strings.TrimPrefix(lacksText(r), "by plan: "), levelLow
 	}
 	return row
 }

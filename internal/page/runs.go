@@ -21,7 +21,7 @@ type runRow struct {
 	Units                               int64
 	Pages                               int
 	Started                             bool
-	Why                                 string // it began
+	Why                                 string // the pass began
 	Error                               string
 	Log                                 []string
 	Notes                               []string
@@ -33,7 +33,10 @@ func runRows(list []answer.Run, now time.Time) []runRow {
 	for i, r := range list {
 		row := runRow{
 			Tick: r.Tick.Time, Job: r.Job, Region: r.Region, Outcome: string(r.Outcome), Reason: r.Reason, Level: outcomeLevel(r.Outcome), Units: r.Units, Pages: r.Pages,
-			Started: !r.Started.IsZero(), Why: beganText(r.Kind, r.Note), Error: r.Error, Log: r.Log,
+			Started: !r.Started.IsZero(), Error: r.Error, Log: r.Log,
+		}
+		if i == 0 || list[i-1].Job != r.Job || list[i-1].Tick != r.Tick {
+			row.Why = beganText(r.Kind, r.Note) // once for a pass
 		}
 		switch {
 		case r.Started.IsZero():

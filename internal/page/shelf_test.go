@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,8 +19,8 @@ type readings struct {
 	*shelf
 	takes       time.Duration
 	fails       error
-	count, told int
-	worked      time.Duration
+	count, told atomic.Int64
+	worked      atomic.Int64 // ns
 }
 
 func newReadings(t *testing.T) *readings {
@@ -27,7 +28,7 @@ func newReadings(t *testing.T) *readings {
 	r := &readings{takes: time.Second}
 	r.shelf = &shelf{
 		base: base, stop: stop, now: time.Now, slow: make(chan struct{}, 1), books: map[string]*book{}, log: func(string, error) {},
-		tell: func() { r.told++ }, work: func(d time.Duration) { r.worked += d },
+		tell: func() { r.told.Add(1) }, work: func(d time.Duration) { r.worked.Add(int64(d)) },
 	}
 	return r
 }
@@ -39,8 +40,7 @@ func (r *readings) read(key string, t terms) string {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		r.count++
-		return r.count, r.fails
+		return r.count.Add(1), r.fails
 	})
 	if !got.known {
 		return fmt.Sprintf("none, late %v, error %v", got.late, got.err)
@@ -65,7 +65,7 @@ func TestShelf(t *testing.T) {
 		check.Equal(t, r.read("a", usual), "1, late true, error <nil>", "while the next is read")
 		check.Equal(t, time.Since(began), 100*time.Millisecond, "the wait for the next")
 		time.Sleep(time.Second)
-		check.Equal(t, r.told, 1, "who got an older one is told")
+		check.Equal(t, r.told.Load(), 1, "who got an older one is told")
 		check.Equal(t, r.read("a", usual), "2, late false, error <nil>", "the next")
 		r.takes = time.Millisecond
 		r.changed()
@@ -74,7 +74,7 @@ func TestShelf(t *testing.T) {
 		r.changed()
 		check.Equal(t, r.read("a", usual), "3, late false, error out of reach", "an older one where the next fails")
 		check.Equal(t, r.read("b", usual), "none, late false, error out of reach", "none where the first fails")
-		check.Equal(t, r.count, 5, "readings")
+		check.Equal(t, r.count.Load(), 5, "readings")
 		r.end()
 		check.Equal(t, r.read("c", usual), "none, late false, error "+errBusy.Error(), "at the end")
 	})
@@ -88,14 +88,14 @@ func TestShelfOfPlans(t *testing.T) {
 		check.Equal(t, r.read("plan", ofFuture), "none, late true, error <nil>", "the first")
 		time.Sleep(r.takes)
 		synctest.Wait()
-		check.Equal(t, r.told, 1, "who got none is told")
+		check.Equal(t, r.told.Load(), 1, "who got none is told")
 		r.changed()
 		time.Sleep(199 * time.Second)
 		check.Equal(t, r.read("plan", ofFuture), "1, late false, error <nil>", "within 20 times its cost")
 		time.Sleep(time.Second)
 		check.Equal(t, r.read("plan", ofFuture), "1, late true, error <nil>", "afterwards")
 		r.end()
-		check.Equal(t, r.worked, 0, "a plan is not counted as work for open pages: it is seldom enough")
+		check.Equal(t, r.worked.Load(), 0, "a plan is not counted as work for open pages: it is seldom enough")
 	})
 }
 
@@ -105,10 +105,10 @@ func TestShelfCountsWork(t *testing.T) {
 		r := newReadings(t)
 		usual := terms{fresh: time.Second, first: 10 * time.Second}
 		r.read("a", usual)
-		check.Equal(t, r.worked, 0, "for a visitor")
+		check.Equal(t, r.worked.Load(), 0, "for a visitor")
 		usual.live = true
 		r.read("b", usual)
-		check.Equal(t, r.worked, time.Second, "for an open page")
+		check.Equal(t, time.Duration(r.worked.Load()), time.Second, "for an open page")
 		r.end()
 	})
 }

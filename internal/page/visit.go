@@ -96,7 +96,10 @@ func (v *visit) frame(show sheet) frame {
 		Title: show.title, Version: v.site.o.Version, Store: v.reader.URL, Visitor: v.visitor, Back: v.r.URL.RequestURI(), Stamp: v.site.events.stamp(),
 		Now: v.now, Pending: v.pending, Problem: v.problem, Body: show.body,
 	}
-	if !local(f.Back) || show.template == "signin" {
+	if show.template == "signin" { // nothing leads there again
+		f.Back, f.Visitor = "/", Visitor{}
+	}
+	if !local(f.Back) {
 		f.Back = "/"
 	}
 	for _, one := range []navLink{{Path: "/", Name: "Budgets"}, {Path: "/jobs", Name: "Jobs"}, {Path: "/runs", Name: "Runs"}, {Path: "/plan", Name: "Plan"}, {Path: "/why", Name: "Why"}, {Path: "/alerts", Name: "Alerts"}} {

@@ -184,7 +184,8 @@ window.addEventListener("pagehide", rest);
 window.addEventListener("pageshow", (event) => {
   if (event.persisted) follow();
 });
-document.getElementById("zone").textContent = "Times are in " + Intl.DateTimeFormat().resolvedOptions().timeZone + ", those on charts in UTC.";
+const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+if (zone !== "UTC") document.getElementById("zone").textContent = "Times are in " + zone + ", those on charts in UTC.";
 arrive();
 tick();
 setInterval(tick, 1000);
