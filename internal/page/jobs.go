@@ -170,7 +170,7 @@ type jobBody struct {
 	Staggered bool
 	Paused    bool
 	Active    bool
-	Busy      bool // it has what can be cancelled
+	Waits     bool // a request or a deferred pass does
 	Scale     scale
 	Runs      []runRow
 	More      bool
@@ -219,7 +219,7 @@ func (v *visit) job() sheet {
 	body.Row.Line = newTimeline(one, past[job.Name], ahead, v.now, timelineSpan)
 	body.Scale = newScale(v.now, timelineSpan)
 	body.Paused, body.Active, body.LastGood = one.Pause != nil, len(one.Active) > 0, one.LastSuccess
-	body.Busy = body.Active || len(one.Requests) > 0 || len(one.Deferred) > 0
+	body.Waits = len(one.Requests) > 0 || len(one.Deferred) > 0
 	for _, r := range one.Expected.Regions {
 		body.Regions = append(body.Regions, regionRow{r.Region, needsText(r.Estimate)})
 		body.Named = body.Named || r.Region != ""

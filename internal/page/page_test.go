@@ -156,7 +156,8 @@ func TestForms(t *testing.T) {
 	check.Equal(t, forms("/job?name=nightly"), out+`
 /do/trigger csrf=c back=/job?name=nightly job=nightly regions note
 /do/resume csrf=c back=/job?name=nightly job=nightly
-/do/cancel csrf=c back=/job?name=nightly job=nightly note`)
+/do/cancel csrf=c back=/job?name=nightly job=nightly note
+/do/withdraw csrf=c back=/job?name=nightly job=nightly`)
 	check.Equal(t, forms("/job?name=hourly"), out+`
 /do/trigger csrf=c back=/job?name=hourly job=hourly note
 /do/pause csrf=c back=/job?name=hourly job=hourly note`)

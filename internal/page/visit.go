@@ -98,6 +98,7 @@ func (v *visit) frame(show sheet) frame {
 	}
 	if show.template == "signin" { // nothing leads there again
 		f.Back, f.Visitor = "/", Visitor{}
+		f.Version, f.Store = "", "" // whoever asks may not look yet
 	}
 	if !local(f.Back) {
 		f.Back = "/"
