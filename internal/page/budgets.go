@@ -174,5 +174,9 @@ func returns(l budget.LimitStatus, at time.Time) string {
 	case l.NextAmount >= l.Used:
 		return "all that is used comes back at " + shown(l.NextReturn)
 	}
-	return fmt.Sprintf("the next %s come back at %s", countOf(l.NextAmount, l.Counts), shown(l.NextReturn))
+	comes := "come"
+	if l.NextAmount == 1 {
+		comes = "comes"
+	}
+	return fmt.Sprintf("the next %s %s back at %s", countOf(l.NextAmount, l.Counts), comes, shown(l.NextReturn))
 }
