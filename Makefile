@@ -20,6 +20,9 @@
 #               plain log and an INSERT: single ones and those decided together, over
 #               HTTP, on large ledgers, their bytes and allocations, and more; ONLY=re
 #               takes some sections, DOCS=1 writes the table into docs/performance.md
+# make page-speed what the daemon's pages take in a browser beside a million charges and a
+#               thousand jobs, and what an open page costs the daemon
+# make screenshots draws the pictures of the pages in docs/pictures anew
 # make ci       test-full and lint
 
 GO    ?= go
@@ -51,7 +54,7 @@ CONCURRENT := ./budget/budgethttp ./budget ./budget/config ./budget/limit ./inte
 # openai-go alone takes a minute and more to compile: make test-full has it.
 CLIENTS := ./discord/... ./github/... ./slack/... ./youtube/...
 
-.PHONY: test test-full test-sizes test-race lint bench ci needs fuzz mutants soak simulate
+.PHONY: test test-full test-sizes test-race test-browser lint bench ci needs needs-browser fuzz mutants soak simulate page-speed screenshots
 
 # These take longest and wait most, so they begin first: in the order of their names the
 # last of them would run alone at the end.
@@ -78,7 +81,7 @@ WALKS := UsualWalk|ConvertsTheOlderFormat|ForgetsWhatNobodySees|FailuresOfEachDa
 PLANS := PlanIsWhatIsLived|PlanFromTheMidst|PlanFromTheMidstAgain|PlanOfLearnedNeeds|PlanOfVaryingNeeds|PlanOfSkewedNeeds|ReplayFillsABucketsHour|ReplayRefusesNothingThatFitted
 OTHERS := HoldsAtEveryKill|NoSecretLeaves|NoSecretLeavesAWrongConfiguration|DocumentedGo|DocumentedGoWithoutOneNumber|ConformanceMiniredis|WalkMiniredis|ConformanceInSteps|ConformanceWithSums
 UNRACED_TESTS := ^Test($(WALKS)|$(PLANS)|$(OTHERS))$$
-test-full: test-sizes test-race
+test-full: test-sizes test-race test-browser
 
 test-sizes: needs
 	QUOTACTL_TEST_FULL=1 $(TEST) $(FULL) -count=1 ./...
@@ -88,10 +91,17 @@ test-race: needs
 	GORACE=atexit_sleep_ms=0 QUOTACTL_WALK_STEPS=300 SIMULATE_DAYS=1 $(TEST) $(FULL) $(RACE) -skip '$(UNRACED_TESTS)' $$($(GO) list ./... | grep -v /memstore$$)
 	cd testdata/clients && GORACE=atexit_sleep_ms=0 $(TEST) $(FULL) -race ./...
 
-# The race detector needs a C compiler, the Redis tests a redis-server. Both are
-# installed when that may be done; else it is said how.
+# A browser that has the machine to itself takes a minute for all pages.
+test-browser: needs-browser
+	cd testdata/browser && $(TEST) -count=1 ./...
+
+# The race detector needs a C compiler, the Redis tests a redis-server, the tests of the
+# pages a browser. All are installed when that may be done; else it is said how.
 needs:
 	@.ci/needs
+
+needs-browser:
+	@.ci/needs browser
 
 # What is vetted for macOS is compiled without optimizing, which is quicker. The
 # clients' module is vetted as it is tested, so that their large packages are
@@ -105,11 +115,19 @@ lint: needs
 	.ci/measures
 	cd testdata/clients && $(GO) mod verify && $(GO) vet -race ./...
 	cd testdata/bench && $(GO) mod verify && $(GO) vet ./...
+	cd testdata/browser && $(GO) mod verify && $(GO) vet ./...
 
 # A module of its own, as testdata/clients is: what quotactl is measured beside is no
 # dependency of it.
 bench: needs
 	cd testdata/bench && $(GO) run ./table $(if $(ONLY),-only '$(ONLY)') $(if $(DOCS),-into ../../docs/performance.md)
+
+# Times are measured, never tested: a machine may be busy.
+page-speed: needs-browser
+	cd testdata/browser && $(GO) test -run '^$$' -bench . -benchtime 1x -timeout 1h .
+
+screenshots: needs-browser
+	cd testdata/browser && $(GO) test -count=1 -run '^TestPictures$$' . -args -pictures ../../docs/pictures
 
 # Known faults, each a patch: tests that let one through are no tests.
 mutants: needs
