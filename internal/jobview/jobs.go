@@ -71,14 +71,14 @@ func addJob(on screen.Screen, v answer.Job, t *table.Table, at time.Time, ahead 
 		last, units = fmt.Sprintf("%s %s", on.Outcome(string(v.LastPass.Outcome)), ago), on.Number(v.LastPass.Units)
 	}
 	t.Add(v.Name, next, on.Outcome(v.State()), last, units, v.Schedule.String()+" "+v.Schedule.Zone().String())
-	for _, note := range slices.Concat(Now(on, v), view.Deferred(on, v, at), waitNotes(on, v)) {
+	for _, note := range slices.Concat(Now(on, v), view.Deferred(on, v, at), Waits(on, v)) {
 		t.Below("", note)
 	}
 	if plan := ahead.Job(v.Name); plan != nil && plan.FirstCut != nil {
 		t.Below("", view.JobByPlan(on, plan))
 	}
 	if v.Expected != nil {
-		t.Below("", "units that a pass needs: "+view.Needs(v.Expected.Pass(nil))+heldNote(v.Hold))
+		t.Below("", "units that a pass needs: "+view.Needs(v.Expected.Pass(nil))+Held(v.Hold))
 	}
 }
 
@@ -89,8 +89,8 @@ func nextHead(on screen.Screen) string {
 	return "NEXT IN"
 }
 
-// heldNote says which needs a job holds; empty for none.
-func heldNote(h jobs.Hold) string {
+// Held says which needs a job holds; empty for none.
+func Held(h jobs.Hold) string {
 	switch h {
 	case jobs.HoldPass:
 		return ", held before it starts"

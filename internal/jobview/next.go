@@ -35,7 +35,7 @@ func Next(on screen.Screen, runs []answer.NextRun) *table.Table {
 			row = append(row, "-")
 		}
 		t.Add(row...)
-		if text := lacks(on, r); text != "" && !r.Paused {
+		if text := Lacks(on, r); text != "" && !r.Paused {
 			t.Below("", text)
 		}
 	}
@@ -46,8 +46,8 @@ func Next(on screen.Screen, runs []answer.NextRun) *table.Table {
 	return t
 }
 
-// lacks says what the plan finds that a run lacks; empty: nothing.
-func lacks(on screen.Screen, r answer.NextRun) string {
+// Lacks says what the plan finds that a run lacks; empty: nothing.
+func Lacks(on screen.Screen, r answer.NextRun) string {
 	switch {
 	case r.Outcome == "" || r.Outcome == plan.Complete:
 		return ""

@@ -39,7 +39,7 @@ func Active(on screen.Screen, active jobs.ActivePass, progress *jobs.Record) str
 		}
 		text += fmt.Sprintf(": %s runs ended, %s", of, view.Plural(int(units), "unit"))
 	}
-	if why := began(active.Kind, active.Note); why != "" {
+	if why := Began(active.Kind, active.Note); why != "" {
 		text += "; " + why
 	}
 	if c := active.Cancelled; c != nil {
@@ -63,8 +63,8 @@ func Pause(on screen.Screen, p jobs.Pause) string {
 	return text
 }
 
-// began says why a pass began; empty for its schedule.
-func began(kind jobs.Kind, note string) string {
+// Began says why a pass began; empty for its schedule.
+func Began(kind jobs.Kind, note string) string {
 	switch {
 	case note != "":
 		return note
@@ -78,8 +78,8 @@ func began(kind jobs.Kind, note string) string {
 	return ""
 }
 
-// waitNotes say what waits, and what keeps it.
-func waitNotes(on screen.Screen, v answer.Job) []string {
+// Waits say what waits, and what keeps it.
+func Waits(on screen.Screen, v answer.Job) []string {
 	var list []string
 	for _, r := range v.Requests {
 		list = append(list, Request(on, r)+" and waits")

@@ -69,7 +69,7 @@ func addRun(on screen.Screen, t *table.Table, r answer.Run, at time.Time, oneJob
 	if r.Until != nil {
 		t.Below("", fmt.Sprintf("%s, until %s", view.Plural(r.Ticks, "tick"), on.Time(r.Until.Time)))
 	}
-	if why := began(r.Kind, r.Note); why != "" && first {
+	if why := Began(r.Kind, r.Note); why != "" && first {
 		t.Below("", view.Shown(why))
 	}
 	if r.Parts > 1 && first {

@@ -34,7 +34,7 @@ func othersText(o budget.OtherShares) string                 { return view.Other
 func aheadText(b budget.Status) string                       { return line(view.Ahead(screen.Pipe(), b)) }
 func byPlanText(f *answer.BudgetForecast) string             { return line(view.ByPlan(screen.Pipe(), f)) }
 func limitNotes(l budget.LimitStatus, at time.Time) []string { return view.Notes(screen.Pipe(), l, at) }
-func verdictText(p *answer.Plan) string                      { return view.PlanVerdict(screen.Pipe(), p) }
+func verdictText(p *answer.Plan) string                      { return line(view.PlanVerdict(screen.Pipe(), p)) }
 func cutText(c *answer.PlanFirstCut, names bool) string      { return view.Cut(screen.Pipe(), c, names) }
 func needsText(e needs.Estimate) string                      { return view.Needs(e) }
 func jobByPlan(f *answer.JobForecast) string                 { return view.JobByPlan(screen.Pipe(), f) }

@@ -20,7 +20,7 @@ func Budget(on screen.Screen, b budget.Status, ahead *answer.BudgetForecast) str
 	if b.Remaining != nil {
 		heading += fmt.Sprintf(": %d units left", *b.Remaining)
 	}
-	shown := slices.DeleteFunc(slices.Clone(b.Limits), hidden)
+	shown := slices.DeleteFunc(slices.Clone(b.Limits), Hidden)
 	out := on.Wrap("", heading) + Ahead(on, b) + ByPlan(on, ahead)
 	if lock, locked := b.LockOf(""); locked {
 		out += on.Wrap("  ", Lock(on, lock))
@@ -37,8 +37,8 @@ func Budget(on screen.Screen, b budget.Status, ahead *answer.BudgetForecast) str
 	}
 	for _, l := range b.Limits {
 		var list []string
-		if !hidden(l) {
-			list = notes(on, l, b.At)
+		if !Hidden(l) {
+			list = Notes(on, l, b.At)
 		}
 		if lock, locked := b.LockOf(l.Name); locked {
 			list = append([]string{Lock(on, lock)}, list...)
@@ -59,9 +59,9 @@ func Used(on screen.Screen, b budget.Status) string {
 	return out
 }
 
-// hidden reports whether a limit is that of one operation with nothing used, which is only
+// Hidden reports whether a limit is that of one operation with nothing used, which is only
 // counted.
-func hidden(l budget.LimitStatus) bool { return strings.Contains(l.Name, ":") && l.Used == 0 }
+func Hidden(l budget.LimitStatus) bool { return strings.Contains(l.Name, ":") && l.Used == 0 }
 
 // Others describes a host with other shares.
 func Others(on screen.Screen, o budget.OtherShares) string {
@@ -99,7 +99,7 @@ func limitTable(on screen.Screen, limits []budget.LimitStatus) *table.Table {
 	}
 	t := on.Table(append(heads, "NEXT RETURN")...)
 	for _, l := range limits {
-		row := []string{l.Name, kindText(on, l.Window)}
+		row := []string{l.Name, Kind(on, l.Window)}
 		if callsToo {
 			row = append(row, string(l.Counts))
 		}
@@ -112,8 +112,8 @@ func limitTable(on screen.Screen, limits []budget.LimitStatus) *table.Table {
 	return t
 }
 
-// notes is what the table has no room for.
-func notes(on screen.Screen, l budget.LimitStatus, at time.Time) []string {
+// Notes is what the table has no room for.
+func Notes(on screen.Screen, l budget.LimitStatus, at time.Time) []string {
 	var list []string
 	if text := guardText(on, l.Window, at); text != "" {
 		list = append(list, text)
@@ -187,8 +187,8 @@ func shareText(on screen.Screen, s budget.ShareStatus, left int64) string {
 	return text
 }
 
-// kindText is "rolling 24h" or "calendar day".
-func kindText(on screen.Screen, w limit.Window) string {
+// Kind is "rolling 24h" or "calendar day".
+func Kind(on screen.Screen, w limit.Window) string {
 	text := func(us int64) string {
 		const day = 24 * time.Hour
 		if d := time.Duration(us) * time.Microsecond; !on.Terminal || d < 2*day || d%day != 0 {

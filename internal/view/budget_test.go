@@ -41,9 +41,9 @@ func TestShareText(t *testing.T) {
 // A limit that only observes refuses nothing, also above its limit.
 func TestNotesOfObservingLimits(t *testing.T) {
 	over := budget.LimitStatus{Limit: limit.Limit{Name: "day", Limit: 100, Window: limit.RollingWindow(time.Hour)}, Over: 6}
-	check.EqualSlices(t, notes(screen.Pipe(), over, time.Time{}), []string{"over its limit by 6; calls are refused until that is gone"}, "enforced")
+	check.EqualSlices(t, Notes(screen.Pipe(), over, time.Time{}), []string{"over its limit by 6; calls are refused until that is gone"}, "enforced")
 	over.Observe = true
-	check.EqualSlices(t, notes(screen.Pipe(), over, time.Time{}), []string{"over its limit by 6", "only observes: it refuses nothing"}, "observed")
+	check.EqualSlices(t, Notes(screen.Pipe(), over, time.Time{}), []string{"over its limit by 6", "only observes: it refuses nothing"}, "observed")
 }
 
 // Of the limits of one operation each with nothing used, only locks are shown.
@@ -78,7 +78,7 @@ func TestNotesWithinGuard(t *testing.T) {
 		5*time.Minute - time.Nanosecond: "was reset at 2026-11-25 00:00:00Z, but until 2026-11-25 00:05:00Z, because of its guard, the period before still counts, and these numbers are that period's",
 		5 * time.Minute:                 "",
 	} {
-		check.Equal(t, strings.Join(notes(screen.Pipe(), l, reset.Add(after)), "; "), want, "notes", after)
+		check.Equal(t, strings.Join(Notes(screen.Pipe(), l, reset.Add(after)), "; "), want, "notes", after)
 		why := strings.Join(strings.Fields(whyLimitText(screen.Pipe(), budget.WhyLimit{LimitStatus: l}, reset.Add(after))), " ")
 		check.Equal(t, strings.Contains(why, "the period before still counts"), want != "", "why says", why)
 	}
@@ -90,6 +90,6 @@ func TestNotesOfAutomaticHeadroom(t *testing.T) {
 		Limit: limit.Limit{Name: "day", Quota: 1000, Auto: 50, Headroom: 41, Limit: 959, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)},
 		Parts: &headroom.Parts{Known: true, Periods: 3, Drift: 30, InFlight: 11, Least: 2, Most: 50},
 	}
-	check.EqualSlices(t, notes(screen.Pipe(), l, time.Time{}), []string{"headroom 41: 30 drift, 11 in flight"}, "status")
+	check.EqualSlices(t, Notes(screen.Pipe(), l, time.Time{}), []string{"headroom 41: 30 drift, 11 in flight"}, "status")
 	check.Contains(t, whyLimitText(screen.Pipe(), budget.WhyLimit{LimitStatus: l}, time.Time{}), "\n  headroom 41: 30 drift, 11 in flight\n", "why")
 }

@@ -27,7 +27,7 @@ func Glance(on screen.Screen, b budget.Status, ahead *answer.BudgetForecast, all
 	for _, o := range b.OtherShares {
 		out += on.Wrap("  "+on.Warn("! "), Others(on, o))
 	}
-	shown := slices.DeleteFunc(slices.Clone(b.Limits), hidden)
+	shown := slices.DeleteFunc(slices.Clone(b.Limits), Hidden)
 	idle := len(b.Limits) - len(shown)
 	bars, left := fit(on, all, out, glanceBars(on, b, shown, all))
 	out += bars
@@ -172,7 +172,7 @@ func glanceNotes(on screen.Screen, b budget.Status, l budget.LimitStatus, all bo
 		list = append(list, on.Bad("✗ ")+Lock(on, lock))
 	}
 	if all {
-		return append(append(list, on.Faint(kindText(on, l.Window))), notes(on, l, b.At)...)
+		return append(append(list, on.Faint(Kind(on, l.Window))), Notes(on, l, b.At)...)
 	}
 	if l.Over > 0 {
 		list = append(list, on.Warn("! ")+fmt.Sprintf("over its limit by %s", on.Number(l.Over)))

@@ -20,7 +20,7 @@ func Plan(on screen.Screen, p *answer.Plan, all bool) string {
 		return "There are no jobs, so there is nothing to plan.\n"
 	}
 	var b strings.Builder
-	b.WriteString(planVerdict(on, p))
+	b.WriteString(PlanVerdict(on, p))
 	b.WriteString("\n" + planJobs(on, p.Jobs).String())
 	from, until := time.Time(p.From), time.Time(p.Until)
 	b.WriteString("\n" + on.Wrap("", fmt.Sprintf("What is used of each limit from %s to %s, a column for %s:", on.Brief(from), on.Brief(until), Roughly(until.Sub(from)/time.Duration(plotWidth(on))))))
@@ -67,8 +67,8 @@ func Plan(on screen.Screen, p *answer.Plan, all bool) string {
 	return b.String()
 }
 
-// planVerdict is the answer in a sentence.
-func planVerdict(on screen.Screen, p *answer.Plan) string {
+// PlanVerdict is the answer in a sentence.
+func PlanVerdict(on screen.Screen, p *answer.Plan) string {
 	complete, passes := p.Complete()
 	until, fits := "until "+on.Brief(time.Time(p.Until)), "fits: "
 	if len(p.Guesses) > 0 {
@@ -76,15 +76,15 @@ func planVerdict(on screen.Screen, p *answer.Plan) string {
 	}
 	switch first := p.First; {
 	case first != nil:
-		return on.Wrap("", fmt.Sprintf("short: %s. %d of %s %s will be complete.", cutText(on, first, true), complete, Plural(passes, "pass"), until))
+		return on.Wrap("", fmt.Sprintf("short: %s. %d of %s %s will be complete.", Cut(on, first, true), complete, Plural(passes, "pass"), until))
 	case p.HighCut() != nil:
-		return on.Wrap("", fmt.Sprintf("%sno pass %s lacks units. But if each run takes as much as nine of ten runs do not exceed: %s.", fits, until, cutText(on, p.HighCut(), true)))
+		return on.Wrap("", fmt.Sprintf("%sno pass %s lacks units. But if each run takes as much as nine of ten runs do not exceed: %s.", fits, until, Cut(on, p.HighCut(), true)))
 	}
 	return on.Wrap("", fmt.Sprintf("%sno pass %s lacks units (%s, %d complete).", fits, until, Plural(passes, "pass"), complete))
 }
 
-// cutText says which pass is cut, when, by which limit, and by how many units.
-func cutText(on screen.Screen, c *answer.PlanFirstCut, names bool) string {
+// Cut says which pass is cut, when, by which limit, and by how many units.
+func Cut(on screen.Screen, c *answer.PlanFirstCut, names bool) string {
 	what := "will be cut"
 	switch c.Outcome {
 	case "not_started":
@@ -144,7 +144,7 @@ func planJobs(on screen.Screen, list []answer.PlanJob) *table.Table {
 		}
 		t.Add(append(row, on.Number(j.Units), Needs(j.Expected().Needs))...)
 		if c := j.FirstCut; c != nil {
-			t.Below("", "first: "+cutText(on, c, false))
+			t.Below("", "first: "+Cut(on, c, false))
 		}
 	}
 	return t
@@ -299,7 +299,7 @@ func byPlan(on screen.Screen, f *answer.BudgetForecast) string {
 		beside = "; it counts nothing for " + unknown + ", whose needs are not known"
 	}
 	if f.FirstCut != nil {
-		return about + cutText(on, f.FirstCut, true) + fmt.Sprintf("; %d of %s until %s will be complete", f.Complete, Plural(f.Passes, "pass"), on.Brief(time.Time(f.Until))) + beside
+		return about + Cut(on, f.FirstCut, true) + fmt.Sprintf("; %d of %s until %s will be complete", f.Complete, Plural(f.Passes, "pass"), on.Brief(time.Time(f.Until))) + beside
 	}
 	text := about + fmt.Sprintf("no pass until %s lacks units", on.Brief(time.Time(f.Until)))
 	if f.Least != nil {
@@ -310,5 +310,5 @@ func byPlan(on screen.Screen, f *answer.BudgetForecast) string {
 
 // JobByPlan says what the plan makes of a job of which a pass lacks units.
 func JobByPlan(on screen.Screen, f *answer.JobForecast) string {
-	return fmt.Sprintf("by plan: %s; %d of %s until %s will be complete", cutText(on, f.FirstCut, false), f.Complete, Plural(f.Passes, "pass"), on.Brief(time.Time(f.Until)))
+	return fmt.Sprintf("by plan: %s; %d of %s until %s will be complete", Cut(on, f.FirstCut, false), f.Complete, Plural(f.Passes, "pass"), on.Brief(time.Time(f.Until)))
 }
