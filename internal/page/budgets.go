@@ -22,6 +22,7 @@ type budgetCard struct {
 	Name, Level     string
 	Figure, Caption string   // how much is left, and of what
 	FigureLevel     string   // of the limit that this is about
+	Alarm           string   // what the plan finds to lack units; empty: nothing
 	Facts           []string // sentences, the most important first
 	Limits          []limitRow
 	More            int // limits that are left out
@@ -61,6 +62,9 @@ func newCard(b budget.Status, ahead *answer.BudgetForecast) budgetCard {
 		card.FigureLevel = card.Level
 		card.Figure = count(tightest.Remaining)
 		card.Caption = fmt.Sprintf("of %s left, limit %s", countOf(tightest.Limit.Limit, tightest.Counts), tightest.Name)
+		if kept := keptOf(*tightest); kept != "" {
+			card.Caption += ", " + kept
+		}
 		if text := returns(*tightest, b.At); text != "" {
 			card.Facts = append(card.Facts, sentence(text))
 		}
@@ -83,7 +87,11 @@ func newCard(b budget.Status, ahead *answer.BudgetForecast) budgetCard {
 	if !b.Recovering.IsZero() {
 		card.Facts = append(card.Facts, "The store has lost data: until "+shown(b.Recovering)+" each host may spend only its part of the headroom.")
 	}
-	for _, text := range []string{byPlanText(ahead), aheadText(b)} {
+	planned := byPlanText(ahead)
+	if ahead != nil && ahead.FirstCut != nil { // what needs attention comes first
+		card.Alarm, planned = sentence(planned), ""
+	}
+	for _, text := range []string{planned, aheadText(b)} {
 		if text != "" {
 			card.Facts = append(card.Facts, sentence(text))
 		}

@@ -104,7 +104,7 @@ func TestPagesShowWhatIsSo(t *testing.T) {
 		says []string
 	}{
 		{"/", []string{
-			"up/key 879 of 1,000 units left, limit daily Resets at 2026-11-28 00:00:00Z.", "By plan: nightly (tick", "up/spare", "up/spare Locked no call is allowed Limit daily is locked until 2026-11-27 22:14:05Z: disk full.",
+			"up/key 879 of 1,000 units left, limit daily, 80 of them kept for nightly By plan: nightly ", "Resets at 2026-11-28 00:00:00Z.", "By plan: nightly (tick", "up/spare", "up/spare Locked no call is allowed Limit daily is locked until 2026-11-27 22:14:05Z: disk full.",
 			"As of 21:14:05Z, now", "Jobs", "Alert team: a message could not be delivered",
 		}},
 		{"/budget?name=up/key", []string{

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/answer"
@@ -60,8 +62,8 @@ func glanceHead(on screen.Screen, b budget.Status) string {
 		left = on.Strong(left)
 	}
 	text := fmt.Sprintf("%s  %s in limit %s", name, left, l.Name)
-	if n := kept(*l); n > 0 {
-		text += fmt.Sprintf(", %s of them kept for %s", on.Number(n), keptFor(*l))
+	if kept := Kept(*l); kept != "" {
+		text += ", " + kept
 	}
 	if back := backText(on, *l); back != "" {
 		text += "; " + back
@@ -187,6 +189,16 @@ func glanceNotes(on screen.Screen, b budget.Status, l budget.LimitStatus, all bo
 		list = append(list, on.Faint(fmt.Sprintf("%s held for passes under way", on.Number(n))))
 	}
 	return list
+}
+
+// Kept is how much of what is left of a limit is kept for its shares, as "2,000 of them kept for
+// nightly"; empty: nothing.
+func Kept(l budget.LimitStatus) string {
+	n := kept(l)
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s of them kept for %s", humanize.Comma(n), keptFor(l))
 }
 
 // kept is how much of what is left of a limit is kept for its shares.
