@@ -21,9 +21,9 @@ var (
 	// ofFuture are those of a plan: no page waits long for one.
 	ofFuture = terms{fresh: time.Minute, costs: 20, patient: 0, first: 50 * time.Millisecond, slow: true, ageing: true}
 	// ofSearch are those of what may have to read all records of all jobs.
-	ofSearch = terms{fresh: 2 * time.Second, patient: 100 * time.Millisecond, first: 150 * time.Millisecond, slow: true}
+	ofSearch = terms{fresh: 2 * time.Second, patient: 100 * time.Millisecond, first: 100 * time.Millisecond, slow: true}
 	// ofAnswer are those of an answer that reads the whole ledger.
-	ofAnswer = terms{fresh: 2 * time.Second, patient: 100 * time.Millisecond, first: 150 * time.Millisecond, slow: true, ageing: true}
+	ofAnswer = terms{fresh: 2 * time.Second, patient: 100 * time.Millisecond, first: 100 * time.Millisecond, slow: true, ageing: true}
 )
 
 // overview is the state of all budgets and jobs, and how alerts fare.
