@@ -64,6 +64,7 @@ func newExecCommand(a *app) *cobra.Command {
 		},
 	}
 	f.add(cmd.Flags())
+	a.sandboxFlag(cmd)
 	spanVar(cmd.Flags(), &f.reserve, "reserve", startLease, "the call may take `LEASE`")
 	return cmd
 }

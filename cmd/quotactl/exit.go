@@ -9,6 +9,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/internal/daemon"
+	"github.com/quotactl/quotactl/internal/screen"
 )
 
 // The exit codes; the help lists them.
@@ -78,6 +79,9 @@ func (a *app) finish(err error) int {
 		return exitCode(err)
 	}
 	for line := range strings.SplitSeq(err.Error(), "\n") {
+		if a.onErrors != nil && a.onErrors().Terminal {
+			line = screen.Shown(line)
+		}
 		// A stderr that cannot be written leaves the exit code to speak.
 		_, _ = fmt.Fprintf(a.stderr, "quotactl: %s\n", line)
 	}

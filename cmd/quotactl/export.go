@@ -89,6 +89,7 @@ already are not added again.`,
 			return t.Write(a.stdout)
 		},
 	}
+	a.sandboxFlag(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
 	return cmd
 }

@@ -74,6 +74,7 @@ func newFeedbackCommand(a *app) *cobra.Command {
 	flags.Int64Var(&f.units, "units", 0, "the units `N` that charge was given (else the price)")
 	flags.StringVar(&f.file, "response", "", "read the response from `FILE` (else standard input)")
 	flags.BoolVar(&f.keep, "keep", false, "leave the reservation open")
+	a.sandboxFlag(cmd)
 	flags.BoolVar(&f.json, "json", false, "answer in JSON")
 	return cmd
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
@@ -19,19 +18,18 @@ func (a *app) reading(what string) (end func()) {
 
 // waitingFor says in a terminal's last line what a call waits for, and until when.
 func (a *app) waitingFor(ctx context.Context, b *budget.Budget, call budget.Call, lease time.Duration) (end func()) {
-	fits := sync.OnceValue(func() *budget.RefusedError {
-		ctx, cancel := context.WithTimeout(ctx, b.Spec().Timeout)
-		defer cancel()
-		call.ID, call.NewID = "", false
-		_, err := b.Would(ctx, call, lease)
-		var refused *budget.RefusedError
-		if errors.As(err, &refused) && errors.Is(err, budget.ErrExhausted) && !refused.RetryAt.IsZero() {
-			return refused
+	ctx, cancel := context.WithCancel(ctx)
+	call.ID, call.NewID = "", false
+	var refused *budget.RefusedError // by the last answer; nil: there is none
+	var asked time.Time
+	shown := a.live.While(func() string {
+		if now := a.now(); now.Sub(asked) >= askAgain && (refused == nil || now.After(refused.RetryAt)) {
+			asked, refused = now, nil
+			_, err := b.Would(ctx, call, lease)
+			if errors.As(err, &refused) && (!errors.Is(err, budget.ErrExhausted) || refused.RetryAt.IsZero()) {
+				refused = nil
+			}
 		}
-		return nil
-	})
-	return a.live.While(func() string {
-		refused := fits()
 		if refused == nil {
 			return "waiting for the store's answer"
 		}
@@ -41,4 +39,11 @@ func (a *app) waitingFor(ctx context.Context, b *budget.Budget, call budget.Call
 		}
 		return text
 	})
+	return func() {
+		cancel() // of a question that is asked just now
+		shown()
+	}
 }
+
+// askAgain is the least time between two questions of how long a call must wait.
+const askAgain = 5 * time.Second

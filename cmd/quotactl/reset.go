@@ -75,6 +75,7 @@ count, so make sure first that it is right.`,
 			return a.answerDone(err, resetAnswer{Budget: args[0], Accepted: true}, "the store's clock is accepted", asJSON)
 		},
 	}
+	a.sandboxFlag(accept)
 	accept.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
 	cmd.AddCommand(accept)
 	return cmd

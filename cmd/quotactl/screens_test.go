@@ -41,7 +41,7 @@ var seeding = map[string][]string{
 
 // shownScreens are the commands whose screens are kept.
 var shownScreens = []string{
-	"status", "status -v", "jobs", "next -n 6", "runs", "runs --errors", "plan --for 24h", "why BUDGET get", "why BUDGET get -v",
+	"status", "status BUDGET", "status -v", "jobs", "next -n 6", "runs", "runs --errors", "plan --for 24h", "why BUDGET get", "why BUDGET get -v",
 	"ledger BUDGET", "ledger BUDGET --by job", "ledger BUDGET --since 6h --by hour", "check",
 	"charge BUDGET get --id x", "charge BUDGET get --units 5000 --id y", "charge BUDGET get --dry-run --id z",
 	"charge BUDGET get --reserve 5m --id r", "settle BUDGET r 3", "release BUDGET q", "reset BUDGET --yes", "status",
@@ -71,6 +71,13 @@ func TestScreens(t *testing.T) {
 						t.Errorf("a line of %d columns: %s", n, line)
 					}
 				}
+				for _, section := range strings.Split(got, "$ quotactl ")[1:] { // no budget takes more than one screen
+					command, screen, _ := strings.Cut(section, "\n")
+					one := strings.HasPrefix(command, "status "+budget) || strings.HasPrefix(command, "why") || strings.HasPrefix(command, "plan")
+					if n := strings.Count(screen, "\n") - 2; one && !strings.HasSuffix(command, " -v") && on.height > 0 && n > on.height {
+						t.Errorf("%s takes %d lines", command, n)
+					}
+				}
 				for _, says := range []string{"closed for maintenance", "its consumer is being moved", "a pass is requested", "resumed", "unlocked"} {
 					check.Contains(t, strings.Join(strings.Fields(plain.ReplaceAllString(signed, "")), " "), says, "signed screens")
 				}
@@ -86,6 +93,27 @@ func TestScreens(t *testing.T) {
 
 // plain matches the sequences that colour.
 var plain = regexp.MustCompile("\x1b\\[[0-9;]*m")
+
+// A charge that waits says on the terminal's last line until when, and for what.
+func TestChargeSaysWhatItWaitsFor(t *testing.T) {
+	config := must.Get(os.ReadFile(filepath.Join("..", "..", "testdata", "screens", "one.toml")))(t)
+	t.Chdir(t.TempDir())
+	must.Do(t, os.WriteFile("costs.toml", config, 0o600))
+	signal.Notify(make(chan os.Signal, 1), os.Interrupt)
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(time.Date(2026, 11, 20, 22, 59, 50, 0, time.UTC))) // ten seconds before the reset
+		var out bytes.Buffer
+		a := &app{
+			store: openForever{memstore.New(func() int64 { return time.Now().UnixMicro() })}, stdout: io.Discard, stderr: &out, env: everySecret, now: time.Now, zone: time.UTC,
+			size: func(io.Writer) (int, int, bool) { return 80, 24, true },
+		}
+		for _, units := range []string{"900", "1"} {
+			check.Equal(t, a.execute(t.Context(), strings.Fields("charge shop/main get --units "+units+" --wait 1m")), exitDone)
+		}
+		check.Contains(t, out.String(), "1s  waiting until 23:00:00 (in 9s) for 1 unit of shop/main, limit day")
+		check.Equal(t, strings.HasSuffix(out.String(), "\r\x1b[K"), true, "nothing is left behind")
+	})
+}
 
 // inColour is an environment in which each secret is set, and colours are wanted.
 func inColour(name string) (string, bool) {

@@ -67,6 +67,9 @@ not spend.`,
 			if f.server != "" && (a.storeFlag || a.inSandbox) {
 				return usage("--server asks a daemon: leave --store and --sandbox out")
 			}
+			if f.judge && f.watch {
+				return usage("--fail-under judges one look: leave --watch out")
+			}
 			if err := f.check(cmd.Flags().Changed); err != nil {
 				return err
 			}
@@ -109,7 +112,11 @@ func (a *app) status(ctx context.Context, names []string, f statusFlags) (err er
 	case f.json:
 		err = writeJSON(a.stdout, asJSON)
 	default:
-		err = writeText(a.stdout, statusText(a.screen(), seen, f.all))
+		text := statusText(a.screen(), seen, f.all)
+		if len(seen.Budgets) == 1 {
+			text = onOneScreen(a.screen(), seen, f.all)
+		}
+		err = writeText(a.stdout, text)
 	}
 	if !f.judge {
 		return err
@@ -228,7 +235,7 @@ func statusText(on screen.Screen, o look.Overview, all bool) string {
 // onOneScreen shows the overview on one screen if it fits there with fewer limits of each budget.
 func onOneScreen(on screen.Screen, o look.Overview, all bool) string {
 	text, smaller := statusText(on, o, all), on
-	for !all && strings.Count(text, "\n") >= on.Height && smaller.Height > 1 {
+	for !all && on.Terminal && strings.Count(text, "\n") >= on.Height && smaller.Height > 1 {
 		smaller.Height--
 		text = statusText(smaller, o, all)
 	}

@@ -61,7 +61,9 @@ func (a *app) watch(ctx context.Context, w watchFlags, asJSON bool, read func(co
 		resized := make(chan struct{}, 1)
 		stop := onResize(resized)
 		defer stop()
-		return screen.Watch(ctx, a.stdout, a.screen, w.every, resized, func(ctx context.Context) (func(screen.Screen) string, error) {
+		said, release := a.live.Hold()
+		defer release()
+		return screen.Watch(ctx, a.terminal, a.screen, w.every, resized, said, func(ctx context.Context) (func(screen.Screen) string, error) {
 			seen, err := read(ctx)
 			return seen.text, err
 		})

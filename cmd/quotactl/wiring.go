@@ -33,6 +33,7 @@ type app struct {
 
 	on, onErrors func() screen.Screen // what the streams are; nil: not known yet
 	live         *screen.Live         // says what takes long
+	terminal     io.Writer            // standard output, beside the live line
 	configPath   string
 	storeURL     string // empty: the configuration's
 	storeFlag    bool   // storeURL was given as a flag
@@ -150,6 +151,7 @@ func (a *app) screen() screen.Screen {
 func (a *app) output() {
 	at := screen.Where{Size: a.size, Env: a.env, Zone: a.zone, Colour: screen.Use(a.colour)}
 	stdout, stderr := a.stdout, a.stderr
+	a.terminal = stdout
 	a.on = func() screen.Screen { return at.Of(stdout, a.now()) }
 	a.onErrors = func() screen.Screen { return at.Of(stderr, a.now()) }
 	a.live = screen.NewLive(stderr, a.onErrors)

@@ -2,6 +2,7 @@ package answer
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -147,6 +148,9 @@ func (l Limit) status() (budget.LimitStatus, error) {
 			Observe: l.Mode == budget.ModeText(true),
 		},
 		Used: l.Used, Remaining: l.Remaining, Over: l.Over, Recovered: l.Recovered, Drift: l.Drift, Since: time.Time(l.Since),
+	}
+	if (l.Quota == nil) != (l.Headroom == nil) {
+		return s, errors.New("a quota and a headroom go together")
 	}
 	if l.Quota != nil {
 		s.Quota, s.Headroom = *l.Quota, *l.Headroom

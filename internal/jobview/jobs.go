@@ -25,7 +25,7 @@ func Jobs(on screen.Screen, at time.Time, daemons []jobs.Daemon, statuses []budg
 			tables[v.Budget] = on.Table("JOB", nextHead(on), "STATE", "LAST PASS", ">UNITS", "SCHEDULE")
 			tables[v.Budget].Wraps = true
 		}
-		addJob(on, v, tables[v.Budget], at, ahead)
+		addJob(on, v, tables[v.Budget], at, ahead, len(daemons) > 0)
 	}
 	for _, name := range budgets {
 		text := on.Wrap("", name)
@@ -50,7 +50,7 @@ func NoDaemon(on screen.Screen) string {
 }
 
 // addJob adds the job to a table of jobs.
-func addJob(on screen.Screen, v answer.Job, t *table.Table, at time.Time, ahead *answer.Forecast) {
+func addJob(on screen.Screen, v answer.Job, t *table.Table, at time.Time, ahead *answer.Forecast, alive bool) {
 	next, last, units := "-", "-", "-"
 	switch {
 	case v.NextTick.IsZero():
@@ -72,7 +72,9 @@ func addJob(on screen.Screen, v answer.Job, t *table.Table, at time.Time, ahead 
 	}
 	t.Add(v.Name, next, on.Outcome(v.State()), last, units, v.Schedule.String()+" "+v.Schedule.Zone().String())
 	for _, note := range slices.Concat(Now(on, v), view.Deferred(on, v, at), Waits(on, v)) {
-		t.Below("", note)
+		if note != notFollowed || alive || !on.Terminal { // it is said above the jobs that no daemon is running
+			t.Below("", note)
+		}
 	}
 	if plan := ahead.Job(v.Name); plan != nil && plan.FirstCut != nil {
 		t.Below("", view.JobByPlan(on, plan))

@@ -104,13 +104,14 @@ func Waits(on screen.Screen, v answer.Job) []string {
 	return append(list, Daemons(on, v)...)
 }
 
+// notFollowed is what is said of a job that no daemon has looked at.
+const notFollowed = "no daemon has looked at it on this store yet"
+
 // Daemons says what is known of daemons that should follow the job.
 func Daemons(on screen.Screen, v answer.Job) []string {
 	switch here := v.Schedule.String() + " " + v.Schedule.Zone().String(); {
-	case v.Followed == "" && on.Terminal: // said once, above the jobs
-		return nil
 	case v.Followed == "":
-		return []string{"no daemon has looked at it on this store yet"}
+		return []string{notFollowed}
 	case v.Followed != here:
 		return []string{"daemons have followed another schedule so far: " + v.Followed}
 	case !v.Untaken.IsZero():

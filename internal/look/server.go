@@ -1,6 +1,7 @@
 package look
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,8 +10,11 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/internal/answer"
@@ -75,6 +79,7 @@ func (s *Server) Overview(ctx context.Context, names []string) (Overview, json.R
 	if err = errors.Join(err, response.Body.Close()); err != nil {
 		return Overview{}, nil, fmt.Errorf("%w: read the daemon's answer: %w", budget.ErrUnavailable, err)
 	}
+	body = clean(body)
 	if response.StatusCode != http.StatusOK {
 		return Overview{}, nil, refusal(response.StatusCode, body)
 	}
@@ -83,6 +88,30 @@ func (s *Server) Overview(ctx context.Context, names []string) (Overview, json.R
 		return Overview{}, nil, fmt.Errorf("read the daemon's answer: %w; is %s a daemon of quotactl, of this version?", err, s.base)
 	}
 	return seen, body, nil
+}
+
+var escapes = regexp.MustCompile(`\\(?:u[0-9a-fA-F]{4}|.)`)
+
+// clean replaces the control characters in the strings of a JSON text, which a terminal would
+// obey. The daemon is another machine's, and much that it shows was written by others.
+func clean(text []byte) []byte {
+	text = escapes.ReplaceAllFunc(text, func(escape []byte) []byte {
+		switch escape[1] {
+		case 'b', 'f', 'n', 'r', 't':
+			return []byte("?")
+		case 'u':
+			if code, err := strconv.ParseUint(string(escape[2:]), 16, 16); err == nil && unicode.IsControl(rune(code)) {
+				return []byte("?")
+			}
+		}
+		return escape
+	})
+	return bytes.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\r' && r != '\t' { // those stand between values
+			return '?'
+		}
+		return r
+	}, text)
 }
 
 // refusal is the error of an answer that is no overview.
@@ -105,6 +134,11 @@ func Decode(text []byte) (Overview, error) {
 	}
 	if time.Time(told.At).IsZero() {
 		return Overview{}, errors.New("it does not say when its numbers were read")
+	}
+	for _, h := range told.Alerts {
+		if h.Failing > 0 && h.Since == nil {
+			return Overview{}, fmt.Errorf("alert %s: it fails since no instant", h.Alert)
+		}
 	}
 	seen := Overview{At: time.Time(told.At), Store: told.Store, Daemons: told.Daemons, Alerts: told.Alerts, Ahead: told.Ahead()}
 	var err error

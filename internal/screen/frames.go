@@ -16,6 +16,8 @@ const (
 	normal        = "\x1b[?1049l"
 	hideCursor    = "\x1b[?25l"
 	showCursor    = "\x1b[?25h"
+	dontWrap      = "\x1b[?7l"
+	wrap          = "\x1b[?7h"
 	beginFrame    = "\x1b[?2026h"
 	endFrame      = "\x1b[?2026l"
 	home          = "\x1b[H"
@@ -49,7 +51,7 @@ func (f *Frames) Draw(on Screen, text string) error {
 	var b strings.Builder
 	if size := [2]int{on.Width, on.Height}; size != f.size {
 		if f.size == [2]int{} {
-			b.WriteString(alternate + hideCursor)
+			b.WriteString(alternate + hideCursor + dontWrap)
 		}
 		f.size, f.lines = size, nil // what the terminal made of the lines is not known
 	} else if slices.Equal(lines, f.lines) {
@@ -61,7 +63,10 @@ func (f *Frames) Draw(on Screen, text string) error {
 			b.WriteString("\r\n")
 		}
 		if i >= len(f.lines) || f.lines[i] != line {
-			b.WriteString(line + clearToRight)
+			b.WriteString(line)
+			if table.Columns(line) < on.Width { // at the last column, some terminals would clear that
+				b.WriteString(clearToRight)
+			}
 		}
 	}
 	if len(lines) < on.Height && (f.lines == nil || len(lines) < len(f.lines)) {
@@ -78,6 +83,6 @@ func (f *Frames) Close() error {
 	if f.size == [2]int{} {
 		return nil
 	}
-	_, err := io.WriteString(f.to, showCursor+normal)
+	_, err := io.WriteString(f.to, wrap+showCursor+normal)
 	return err
 }

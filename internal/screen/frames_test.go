@@ -17,6 +17,7 @@ type glass struct {
 	rows          []string
 	row           int
 	wrote         bool // into the row
+	unwrapped     bool
 	open, hidden  bool
 }
 
@@ -30,16 +31,20 @@ func (g *glass) Write(text []byte) (int, error) {
 		for sequence, do := range map[string]func(){
 			"\x1b[?1049h": func() { g.open = true }, "\x1b[?1049l": func() { g.open = false },
 			"\x1b[?25l": func() { g.hidden = true }, "\x1b[?25h": func() { g.hidden = false },
+			"\x1b[?7l": func() { g.unwrapped = true }, "\x1b[?7h": func() { g.unwrapped = false },
 			"\x1b[?2026h": func() {}, "\x1b[?2026l": func() {},
 			"\x1b[H": func() { g.row = 0 },
 			"\x1b[K": func() { // what is written replaces a whole row here
 				if !g.wrote {
 					g.rows[g.row] = ""
+				} else if len([]rune(g.rows[g.row])) == g.width { // the cursor stays in the last column
+					g.rows[g.row] = string([]rune(g.rows[g.row])[:g.width-1])
 				}
 				g.wrote = false
 			},
 			"\x1b[J": func() { clear(g.rows[g.row:]) },
 			"\r\n": func() {
+				g.wrote = false
 				if g.row++; g.row >= g.height {
 					g.t.Fatal("the terminal scrolled")
 				}
@@ -51,8 +56,8 @@ func (g *glass) Write(text []byte) (int, error) {
 			}
 		}
 		if took == 0 { // a row's text is followed by the clearing of the rest of the row
-			end := strings.Index(rest, "\x1b[K")
-			if end < 0 || strings.ContainsAny(rest[:end], "\x1b\r\n") {
+			end := strings.IndexAny(rest, "\x1b\r")
+			if full := len([]rune(rest[:end])) >= g.width; !full && !strings.HasPrefix(rest[end:], "\x1b[K") {
 				g.t.Fatalf("a row is not cleared to its end: %q", rest)
 			}
 			g.rows[g.row], g.wrote, took = rest[:end], true, end
@@ -75,7 +80,7 @@ func TestFrames(t *testing.T) {
 	check.Equal(t, g.open, false, "nothing is drawn: the terminal is left as it is")
 	for _, text := range []string{
 		"a\nb\nc\n", "a\nB\nc\n", "a\n", "", "a\nb\nc\nd\ne\n", "1\n2\n3\n4\n5\n6\n7\n", "x\n" + strings.Repeat("long ", 9) + "\n",
-		"\n\nc\n", "a\nb",
+		"\n\nc\n", "a\nb", "12345678901234567890\n1234567890123456789\n",
 	} {
 		must.Do(t, frames.Draw(on, text))
 		want := strings.Split(strings.TrimRight(text, "\n"), "\n")
@@ -98,7 +103,7 @@ func TestFrames(t *testing.T) {
 	must.Do(t, frames.Draw(on, "a\nb"))
 	check.Equal(t, strings.Join(g.rows, "|"), "a|b|", "after a resize")
 	must.Do(t, frames.Close())
-	check.Equal(t, g.open || g.hidden, false, "as it was")
+	check.Equal(t, g.open || g.hidden || g.unwrapped, false, "as it was")
 }
 
 // A refresh writes what has changed: nothing if nothing has, a line and a few bytes for each other

@@ -2,6 +2,7 @@ package screen
 
 import (
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +18,8 @@ type Live struct {
 	mu    sync.Mutex // guards all below and what is written
 	shown bool
 	line  string // empty: nothing is being done
+	held  bool   // what is written meanwhile is kept instead
+	kept  []byte
 }
 
 // NewLive shows lines on a terminal; nil if on says that it is none.
@@ -43,12 +46,42 @@ type above struct {
 func (a above) Write(text []byte) (int, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.held {
+		a.kept = append(a.kept, text...)
+		a.kept = a.kept[max(0, len(a.kept)-mostKept):]
+		return len(text), nil
+	}
 	a.clear()
 	n, err := a.to.Write(text)
 	if len(text) > 0 && text[len(text)-1] == '\n' {
 		a.draw()
 	}
 	return n, err
+}
+
+// mostKept is how much of what is written is kept, in bytes.
+const mostKept = 64 << 10
+
+// Hold keeps what is written above the line until the returned function is called, which writes
+// it. last is the newest line that is kept; empty: nothing is.
+func (l *Live) Hold() (last func() string, release func()) {
+	if l == nil {
+		return func() string { return "" }, func() {}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = true
+	return func() string {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			lines := strings.Split(strings.TrimRight(string(l.kept), "\n"), "\n")
+			return lines[len(lines)-1]
+		}, sync.OnceFunc(func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			_, _ = l.to.Write(l.kept) // as any log
+			l.held, l.kept = false, nil
+		})
 }
 
 // The line is shown from a second on, and then anew each second.

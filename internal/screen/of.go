@@ -46,7 +46,7 @@ type Where struct {
 // The size of a terminal that does not know its own, and the least that is laid out for.
 const (
 	usualWidth, usualHeight = 80, 24
-	leastWidth, leastHeight = 40, 10
+	leastWidth, leastHeight = 20, 2
 )
 
 // Of is the screen that a writer is. A terminal's size is its own, else that of COLUMNS and

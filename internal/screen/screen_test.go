@@ -49,7 +49,7 @@ func TestOf(t *testing.T) {
 		"nonsense in the environment": {
 			Where{Size: sized(0, 0, true), Env: envOf("COLUMNS", "-1", "LINES", "many"), Colour: Never}, Screen{Terminal: true, Width: 80, Height: 24},
 		},
-		"a tiny terminal": {Where{Size: sized(3, 2, true), Env: envOf(), Colour: Never}, Screen{Terminal: true, Width: 40, Height: 10}},
+		"a tiny terminal": {Where{Size: sized(3, 2, true), Env: envOf(), Colour: Never}, Screen{Terminal: true, Width: 20, Height: 2}},
 	} {
 		check.Equal(t, test.at.Of(nil, time.Time{}), test.want, name)
 	}
@@ -156,13 +156,13 @@ func TestWatch(t *testing.T) {
 		g := newGlass(t, 60, 12)
 		ctx, cancel := context.WithCancel(t.Context())
 		resized := make(chan struct{})
-		looks, failing := 0, false
+		looks, failing, said := 0, false, ""
 		done := make(chan error)
 		on := func() Screen {
 			return Screen{Terminal: true, Width: g.width, Height: 12, Zone: time.UTC, Now: time.Now()}
 		}
 		go func() {
-			done <- Watch(ctx, g, on, every, resized, func(context.Context) (func(Screen) string, error) {
+			done <- Watch(ctx, g, on, every, resized, func() string { return said }, func(context.Context) (func(Screen) string, error) {
 				if looks++; failing {
 					return nil, errors.New("no store")
 				}
@@ -187,10 +187,13 @@ func TestWatch(t *testing.T) {
 		failing = false
 		time.Sleep(every)
 		rows("again", "every 2s; Ctrl-C ends", "look 4, 70 wide")
+		said = "a warning \x1b[2J"
+		time.Sleep(every)
+		rows("a line of the log", "! a warning ?[2J", "look 5, 70 wide")
 		cancel()
 		check.NoError(t, <-done, "the end")
 		check.Equal(t, g.open, false, "the terminal is as it was")
 	})
-	err := Watch(t.Context(), io.Discard, Pipe, time.Hour, nil, func(context.Context) (func(Screen) string, error) { return nil, io.EOF })
+	err := Watch(t.Context(), io.Discard, Pipe, time.Hour, nil, func() string { return "" }, func(context.Context) (func(Screen) string, error) { return nil, io.EOF })
 	check.Is(t, err, io.EOF, "the first look")
 }

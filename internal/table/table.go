@@ -88,7 +88,7 @@ func (t *Table) String() string {
 	total := -2
 	for i := range t.head {
 		for _, row := range append([][]string{t.head}, t.rows...) {
-			widths[i] = max(widths[i], columns(row[i]))
+			widths[i] = max(widths[i], Columns(row[i]))
 		}
 		total += widths[i] + 2
 	}
@@ -125,7 +125,7 @@ const leastRoom = 20
 
 // padded is a cell as wide as its column.
 func padded(cell string, width int, right bool) string {
-	pad := strings.Repeat(" ", width-columns(cell))
+	pad := strings.Repeat(" ", width-Columns(cell))
 	if right {
 		return pad + cell
 	}
@@ -136,7 +136,7 @@ func padded(cell string, width int, right bool) string {
 func (t *Table) stacked() string {
 	width := 0
 	for _, head := range t.head {
-		width = max(width, columns(head))
+		width = max(width, Columns(head))
 	}
 	var b strings.Builder
 	for at, row := range t.rows {
@@ -145,7 +145,7 @@ func (t *Table) stacked() string {
 			if i == 0 {
 				indent = ""
 			}
-			pad := strings.Repeat(" ", width+2-len(indent)-columns(t.head[i]))
+			pad := strings.Repeat(" ", width+2-len(indent)-Columns(t.head[i]))
 			b.WriteString(Wrap(t.Width, indent+t.paint(true)(t.head[i])+pad+"  ", cell))
 		}
 		b.WriteString(strings.Join(t.under[at], ""))
@@ -156,8 +156,8 @@ func (t *Table) stacked() string {
 // Wrap puts a label and a value on lines of at most that many columns. A longer value
 // continues below itself, at a word's start if it has words.
 func Wrap(width int, label, value string) string {
-	room := max(leastRoom, width-columns(label))
-	blank := strings.Repeat(" ", columns(label))
+	room := max(leastRoom, width-Columns(label))
+	blank := strings.Repeat(" ", Columns(label))
 	var b strings.Builder
 	for {
 		line, rest := split(value, room)
@@ -191,9 +191,9 @@ func split(text string, room int) (line, rest string) {
 	return text, ""
 }
 
-// columns is how many columns of a terminal a text takes: its characters without the
+// Columns is how many columns of a terminal a text takes: its characters without the
 // sequences that colour it.
-func columns(text string) (n int) {
+func Columns(text string) (n int) {
 	for at := 0; at < len(text); {
 		length, width := next(text[at:])
 		at, n = at+length, n+width
@@ -205,8 +205,8 @@ func columns(text string) (n int) {
 // for a sequence that colours.
 func next(text string) (length, width int) {
 	if strings.HasPrefix(text, "\x1b[") {
-		if end := strings.IndexByte(text, 'm'); end > 0 {
-			return end + 1, 0
+		if rest := strings.TrimLeft(text[2:], "0123456789;"); strings.HasPrefix(rest, "m") {
+			return len(text) - len(rest) + 1, 0
 		}
 	}
 	_, length = utf8.DecodeRuneInString(text)
@@ -215,7 +215,7 @@ func next(text string) (length, width int) {
 
 // Cut is a line of at most so many columns. The sequences that colour it stay.
 func Cut(width int, line string) string {
-	if columns(line) <= width {
+	if Columns(line) <= width {
 		return line
 	}
 	var b strings.Builder

@@ -19,19 +19,29 @@ type block struct {
 // next prompt.
 const reserved = 4
 
-// fit is the blocks that matter most of those that a terminal has lines for below the text above
-// them, in their order, and how many are left out. One at least is shown. A pipe, and a reader
+// fit is the blocks that matter most of those that a terminal has lines for beside the text around
+// them, in their order, and how many are left out. At least so many are shown. A pipe, and a reader
 // who asks for all, gets all.
-func fit(on screen.Screen, all bool, above string, list []block) (out string, left int) {
+func fit(on screen.Screen, all bool, around string, list []block, least int) (out string, left int) {
 	order := make([]int, len(list))
 	for i := range order {
 		order[i] = i
 	}
 	if on.Terminal && !all {
 		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(list[a].rank, list[b].rank) })
-		room := on.Height - reserved - strings.Count(above, "\n")
+		room := on.Height - reserved - strings.Count(around, "\n")
+		heads := map[string]bool{}
 		for n, at := range order {
-			if room -= strings.Count(list[at].text, "\n") + strings.Count(list[at].head, "\n"); room < 0 && n > 0 {
+			one := list[at]
+			if room -= strings.Count(one.text, "\n"); !heads[one.head] {
+				room -= strings.Count(one.head, "\n")
+			}
+			if heads[one.head] = true; room < 0 && n >= least {
+				for _, rest := range order[n:] {
+					if list[rest].text != "" {
+						left++
+					}
+				}
 				order = order[:n]
 				break
 			}
@@ -45,5 +55,5 @@ func fit(on screen.Screen, all bool, above string, list []block) (out string, le
 		}
 		out += list[at].text
 	}
-	return out, len(list) - len(order)
+	return out, left
 }

@@ -31,7 +31,7 @@ func Glance(on screen.Screen, b budget.Status, ahead *answer.BudgetForecast, all
 	}
 	shown := slices.DeleteFunc(slices.Clone(b.Limits), Hidden)
 	idle := len(b.Limits) - len(shown)
-	bars, left := fit(on, all, out, glanceBars(on, b, shown, all))
+	bars, left := fit(on, all, out, glanceBars(on, b, shown, all), 1)
 	out += bars
 	switch {
 	case left > 0:

@@ -38,16 +38,12 @@ func Plan(on screen.Screen, p *answer.Plan, all bool) string {
 			plots = append(plots, block{heading, "", 1})
 		}
 	}
-	shown, left := fit(on, all, b.String(), plots)
-	b.WriteString(shown)
-	if left > 0 {
-		b.WriteString(on.Wrap("", on.Faint(Plural(left, "more limit")+", less used; -v shows all")))
-	}
+	var below strings.Builder
 	if len(p.Guesses) > 0 {
-		b.WriteString("\n" + on.Wrap("", fmt.Sprintf("It is not known what the runs of %s need, so this plan counts nothing for them. Write needs into the tables of these jobs; without, needs are learned from five complete runs on.", strings.Join(p.Guesses, ", "))))
+		below.WriteString("\n" + on.Wrap("", fmt.Sprintf("It is not known what the runs of %s need, so this plan counts nothing for them. Write needs into the tables of these jobs; without, needs are learned from five complete runs on.", strings.Join(p.Guesses, ", "))))
 	}
 	if p.Advised && len(p.Advice) == 0 {
-		b.WriteString("\n" + on.Wrap("", "Nothing that was tried (another hour or minute, another stagger, a share, fewer pages) makes more passes complete."))
+		below.WriteString("\n" + on.Wrap("", "Nothing that was tried (another hour or minute, another stagger, a share, fewer pages) makes more passes complete."))
 	}
 	for _, a := range p.Advice {
 		text := fmt.Sprintf("With this change, %d of %d passes will be complete", a.Complete, a.Passes)
@@ -62,9 +58,14 @@ func Plan(on screen.Screen, p *answer.Plan, all bool) string {
 		if on.Terminal {
 			command = "quotactl plan --set"
 		}
-		b.WriteString("\n" + on.Wrap("", text+":") + "  " + command + " '" + a.Set + "'\n")
+		below.WriteString("\n" + on.Wrap("", text+":") + "  " + command + " '" + a.Set + "'\n")
 	}
-	return b.String()
+	shown, left := fit(on, all, b.String()+below.String(), plots, 0)
+	b.WriteString(shown)
+	if left > 0 {
+		b.WriteString(on.Wrap("", on.Faint(Plural(left, "more limit")+", less used; -v shows all")))
+	}
+	return b.String() + below.String()
 }
 
 // PlanVerdict is the answer in a sentence.
@@ -184,18 +185,15 @@ func planLimit(on screen.Screen, l *answer.PlanLimit, from, until time.Time) str
 		c := column(time.Time(s.At))
 		highest[c], sampled[c] = max(highest[c], s.Used), true
 	}
-	if at := column(time.Time(l.LeastAt)); !time.Time(l.LeastAt).IsZero() { // between two samples
-		highest[at] = max(highest[at], l.Limit-l.Least)
-	}
 	for i, used := range highest {
 		if !sampled[i] && i > 0 { // a short span has fewer samples than columns
 			highest[i], used = highest[i-1], highest[i-1]
 		}
-		part := int64(len(bars) - 1)
-		if l.Limit > 0 {
-			part = min(part, (used*part+l.Limit-1)/l.Limit)
-		}
-		line[i] = bars[part]
+		line[i] = bar(used, l.Limit)
+	}
+	if at := time.Time(l.LeastAt); !at.IsZero() { // it may be between two samples
+		peak := column(at)
+		line[peak] = bar(max(highest[peak], l.Limit-l.Least), l.Limit)
 	}
 	out += "    |" + string(line) + "|\n"
 	if on.Terminal {
@@ -218,6 +216,15 @@ func planLimit(on screen.Screen, l *answer.PlanLimit, from, until time.Time) str
 		out += on.Wrap("    ^ ", "resets "+strings.Join(texts, ", "))
 	}
 	return out
+}
+
+// bar is the bar of what is used of a limit.
+func bar(used, limit int64) rune {
+	part := int64(len(bars) - 1)
+	if limit > 0 {
+		part = min(part, (used*part+limit-1)/limit)
+	}
+	return bars[part]
 }
 
 // axis names the beginning, the middle and the end of a plot of that many columns.

@@ -54,7 +54,7 @@ func Why(on screen.Screen, why budget.Why, all bool) string {
 		}
 		list = append(list, block{"", "\n" + whyLimitText(on, l, why.At), rank})
 	}
-	shown, left := fit(on, all, out, list)
+	shown, left := fit(on, all, out, list, 1)
 	if out += shown; left > 0 {
 		out += "\n" + on.Wrap("", on.Faint(Plural(left, "more limit")+", less used; -v shows all"))
 	}
