@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode"
 
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/look"
@@ -38,7 +37,7 @@ func FuzzOverviewOfAServer(f *testing.F) {
 			if err == nil {
 				said = string(body) + statusText(on, seen, true) + statusText(on, seen, false)
 			}
-			if at := strings.IndexFunc(said, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' && r != '\r' }); at >= 0 {
+			if at := strings.IndexFunc(said, func(r rune) bool { return screen.Obeyed(r) && r != '\n' && r != '\t' && r != '\r' }); at >= 0 {
 				t.Errorf("status writes %q", said[max(0, at-20):min(len(said), at+20)])
 			}
 		}

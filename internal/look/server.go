@@ -14,10 +14,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/screen"
 )
 
 // Server is a daemon that is asked over HTTP what its store knows, by those who may not, or
@@ -100,14 +100,14 @@ func clean(text []byte) []byte {
 		case 'b', 'f', 'n', 'r', 't':
 			return []byte("?")
 		case 'u':
-			if code, err := strconv.ParseUint(string(escape[2:]), 16, 16); err == nil && unicode.IsControl(rune(code)) {
+			if code, err := strconv.ParseUint(string(escape[2:]), 16, 16); err == nil && screen.Obeyed(rune(code)) {
 				return []byte("?")
 			}
 		}
 		return escape
 	})
 	return bytes.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\r' && r != '\t' { // those stand between values
+		if screen.Obeyed(r) && r != '\n' && r != '\r' && r != '\t' { // those stand between values
 			return '?'
 		}
 		return r

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 )
 
 // Events is a slog.Handler for people at a terminal: one line an event, in words. It opens with
@@ -162,9 +163,13 @@ func (s Screen) Outcome(word string) string {
 // Shown is a text of others as a terminal may show it on one line.
 func Shown(text string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+		if Obeyed(r) {
 			return '?'
 		}
 		return r
 	}, text)
 }
+
+// Obeyed reports whether a terminal or a browser obeys a character instead of showing it: a
+// control character, or one that turns the direction of the text.
+func Obeyed(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/quotactl/quotactl/internal/screen"
+	"github.com/quotactl/quotactl/internal/table"
 	"github.com/quotactl/quotactl/jobs/sandbox"
 )
 
@@ -25,6 +26,6 @@ func Counted(on screen.Screen, r sandbox.Request, quota int64) string {
 	if r.Reason != "" && r.Status != 0 {
 		status += " " + Shown(r.Reason)
 	}
-	return fmt.Sprintf("%s %s%s %s  %s  %s  %s\n", on.Faint(r.At.In(on.Zone).Format("15:04:05")), mark, r.Method, Shown(r.Path), status,
-		Plural(int(r.Units), "unit"), on.Faint(fmt.Sprintf("%s of %s used today", on.Number(r.Used), on.Number(quota))))
+	return table.Cut(on.Width, fmt.Sprintf("%s %s%s  %s  %s  %s %s", on.Faint(r.At.In(on.Zone).Format("15:04:05")), mark, status, Plural(int(r.Units), "unit"),
+		on.Faint(fmt.Sprintf("%s of %s used today", on.Number(r.Used), on.Number(quota))), Shown(r.Method), Shown(r.Path))) + "\n"
 }
