@@ -79,7 +79,7 @@ func (a *app) finish(err error) int {
 		return exitCode(err)
 	}
 	for line := range strings.SplitSeq(err.Error(), "\n") {
-		if a.onErrors != nil && a.onErrors().Terminal {
+		if a.errorScreen().Terminal {
 			line = screen.Shown(line)
 		}
 		// A stderr that cannot be written leaves the exit code to speak.

@@ -33,7 +33,7 @@ func (a *app) waitingFor(ctx context.Context, b *budget.Budget, call budget.Call
 		if refused == nil {
 			return "waiting for the store's answer"
 		}
-		text := fmt.Sprintf("waiting until %s for %s of %s", a.onErrors().Time(refused.RetryAt), view.Plural(int(refused.Units), "unit"), b.Name())
+		text := fmt.Sprintf("waiting until %s for %s of %s", a.errorScreen().Time(refused.RetryAt), view.Plural(int(refused.Units), "unit"), b.Name())
 		if refused.Limit != "" {
 			text += ", limit " + refused.Limit
 		}

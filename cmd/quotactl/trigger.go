@@ -15,6 +15,7 @@ import (
 	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/jobview"
 	"github.com/quotactl/quotactl/internal/screen"
+	"github.com/quotactl/quotactl/internal/view"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -166,7 +167,14 @@ func (a *app) underWay(job *jobs.Job, given jobs.Answer) string {
 	if err != nil {
 		progress = nil // the line shows less
 	}
-	return job.Name + ": " + jobview.Active(a.onErrors(), *given.Active, progress)
+	ended, units := answer.Ended(progress), int64(0)
+	if ended == "" {
+		return job.Name + ": under way since " + a.errorScreen().Time(given.Active.Since.Time)
+	}
+	for _, run := range progress.Runs {
+		units += run.Units
+	}
+	return fmt.Sprintf("%s: %s runs ended, %s; under way since %s", job.Name, ended, view.Plural(int(units), "unit"), a.errorScreen().Time(given.Active.Since.Time))
 }
 
 // notOver is the error of a pass that has not ended in time.

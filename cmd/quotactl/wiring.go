@@ -126,7 +126,7 @@ func (a *app) logger() *slog.Logger {
 	switch {
 	case a.logFormat == "json":
 		return slog.New(slog.NewJSONHandler(a.stderr, options))
-	case a.logFormat == "words", a.logFormat == "auto" && a.onErrors != nil && a.onErrors().Terminal:
+	case a.logFormat == "words", a.logFormat == "auto" && a.errorScreen().Terminal:
 		return slog.New(screen.NewEvents(a.stderr, a.onErrors, options))
 	}
 	return slog.New(slog.NewTextHandler(a.stderr, options))
@@ -144,6 +144,14 @@ func (a *app) screen() screen.Screen {
 		return screen.Pipe()
 	}
 	return a.on()
+}
+
+// errorScreen is what standard error is, now.
+func (a *app) errorScreen() screen.Screen {
+	if a.onErrors == nil {
+		return screen.Pipe()
+	}
+	return a.onErrors()
 }
 
 // output finds out what the streams are, and keeps the last line of a terminal for what takes

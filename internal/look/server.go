@@ -3,6 +3,7 @@ package look
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -72,6 +73,10 @@ func (s *Server) Overview(ctx context.Context, names []string) (Overview, json.R
 		request.Header.Set("Authorization", "Bearer "+s.token)
 	}
 	response, err := s.http.Do(request)
+	var untrusted *tls.CertificateVerificationError
+	if errors.As(err, &untrusted) {
+		return Overview{}, nil, fmt.Errorf("ask the daemon: its certificate is not trusted here: %w; if it is of your own authority, set SSL_CERT_FILE to that authority's certificate", untrusted)
+	}
 	if err != nil {
 		return Overview{}, nil, fmt.Errorf("%w: ask the daemon: %w", budget.ErrUnavailable, err)
 	}
@@ -119,6 +124,9 @@ func refusal(status int, body []byte) error {
 	var problem struct{ Detail, Reason string }
 	if json.Unmarshal(body, &problem) != nil || problem.Detail == "" {
 		return fmt.Errorf("%w: status %d; is it a daemon of quotactl, of this version?", ErrServer, status)
+	}
+	if problem.Reason == "no_token" {
+		return fmt.Errorf("%w: %s; give the token's place with --token-env or --token-file", ErrServer, problem.Detail)
 	}
 	if problem.Reason == "unavailable" {
 		return fmt.Errorf("%w: %s", budget.ErrUnavailable, problem.Detail)

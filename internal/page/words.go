@@ -32,7 +32,7 @@ func hidden(l budget.LimitStatus) bool                       { return view.Hidde
 func keptOf(l budget.LimitStatus) string                     { return view.Kept(l) }
 func lockText(l budget.Lock) string                          { return view.Lock(screen.Pipe(), l) }
 func othersText(o budget.OtherShares) string                 { return view.Others(screen.Pipe(), o) }
-func aheadText(b budget.Status) string                       { return line(view.Ahead(screen.Pipe(), b)) }
+func aheadText(b budget.Status) string                       { return line(view.Ahead(screen.Pipe(), b, time.Hour)) }
 func byPlanText(f *answer.BudgetForecast) string             { return line(view.ByPlan(screen.Pipe(), f)) }
 func limitNotes(l budget.LimitStatus, at time.Time) []string { return view.Notes(screen.Pipe(), l, at) }
 func verdictText(p *answer.Plan) string                      { return line(view.PlanVerdict(screen.Pipe(), p)) }

@@ -21,7 +21,7 @@ func Budget(on screen.Screen, b budget.Status, ahead *answer.BudgetForecast) str
 		heading += fmt.Sprintf(": %d units left", *b.Remaining)
 	}
 	shown := slices.DeleteFunc(slices.Clone(b.Limits), Hidden)
-	out := on.Wrap("", heading) + Ahead(on, b) + ByPlan(on, ahead)
+	out := on.Wrap("", heading) + Ahead(on, b, 0) + ByPlan(on, ahead)
 	if lock, locked := b.LockOf(""); locked {
 		out += on.Wrap("  ", Lock(on, lock))
 	}

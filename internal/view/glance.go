@@ -1,7 +1,6 @@
 package view
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -45,18 +44,18 @@ func Glance(on screen.Screen, b budget.Status, ahead *answer.BudgetForecast, all
 // glanceHead says what is left of the limit that has the least.
 func glanceHead(on screen.Screen, b budget.Status) string {
 	name := on.Strong(b.Budget)
-	l := narrowest(b)
+	l := Narrowest(b)
 	if l == nil {
 		return on.Wrap("", name+"  no limits")
 	}
-	left := fmt.Sprintf("%s of %s %s left", on.Number(l.Remaining), on.Number(l.Limit.Limit), what(l))
+	left := fmt.Sprintf("%s of %s %s %s", on.Number(l.Remaining-kept(*l)), on.Number(l.Limit.Limit), what(l), Free(*l))
 	_, locked := b.LockOf("")
 	switch {
 	case locked:
 		left = on.Bad(on.Strong("locked")) + ", " + left
 	case l.Remaining == 0:
 		left = on.Bad(on.Strong("empty: ") + left)
-	case l.Remaining*5 < l.Limit.Limit:
+	case freePart(*l) < 0.2:
 		left = on.Warn(left)
 	default:
 		left = on.Strong(left)
@@ -116,7 +115,7 @@ func comes(on screen.Screen, b budget.Status, ahead *answer.BudgetForecast) (out
 		}
 		out += on.Wrap("  "+mark, text)
 	}
-	if l := firstEmpty(b); l != nil {
+	if l := firstEmpty(b, time.Hour); l != nil {
 		mark := "  "
 		if !l.Rate.EmptyAt.IsZero() || l.Remaining == 0 {
 			mark = on.Warn("! ")
@@ -126,12 +125,12 @@ func comes(on screen.Screen, b budget.Status, ahead *answer.BudgetForecast) (out
 	return out
 }
 
-// leftPart is the part of a limit that is left; one that refuses nothing comes last.
-func leftPart(l budget.LimitStatus) float64 {
+// freePart is the part of a limit that is left and not kept; one that refuses nothing comes last.
+func freePart(l budget.LimitStatus) float64 {
 	if l.Observe {
 		return 2
 	}
-	return float64(l.Remaining) / float64(max(1, l.Limit.Limit))
+	return float64(l.Remaining-kept(l)) / float64(max(1, l.Limit.Limit))
 }
 
 // The widths of a bar, in columns.
@@ -163,7 +162,7 @@ func glanceBars(on screen.Screen, b budget.Status, rows []budget.LimitStatus, al
 		for _, note := range glanceNotes(on, b, l, all) {
 			out += on.Wrap(strings.Repeat(" ", wide[0]+4), note)
 		}
-		list = append(list, block{"", out, leftPart(l)})
+		list = append(list, block{"", out, freePart(l)})
 	}
 	return list
 }
@@ -191,14 +190,22 @@ func glanceNotes(on screen.Screen, b budget.Status, l budget.LimitStatus, all bo
 	return list
 }
 
-// Kept is how much of what is left of a limit is kept for its shares, as "2,000 of them kept for
+// Kept is how much of what is left of a limit is kept for its shares, as "2,000 more kept for
 // nightly"; empty: nothing.
 func Kept(l budget.LimitStatus) string {
 	n := kept(l)
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s of them kept for %s", humanize.Comma(n), keptFor(l))
+	return fmt.Sprintf("%s more kept for %s", humanize.Comma(n), keptFor(l))
+}
+
+// Free is what the number of units beside it are: left, or free if others are kept.
+func Free(l budget.LimitStatus) string {
+	if kept(l) > 0 {
+		return "free"
+	}
+	return "left"
 }
 
 // kept is how much of what is left of a limit is kept for its shares.
@@ -226,30 +233,38 @@ func held(l budget.LimitStatus) (sum int64) {
 	return sum
 }
 
-// Left is what is left of a budget's tightest limit: "6500 of 9000 units left in limit daily".
+// Left is what is left of a budget's narrowest limit: "6500 of 9000 units left in limit daily".
 func Left(b budget.Status) string {
-	l := narrowest(b)
+	l := Narrowest(b)
 	if l == nil {
 		return "no limits"
 	}
-	text := fmt.Sprintf("%d of %d %s left in limit %s", l.Remaining, l.Limit.Limit, what(l), l.Name)
+	text := fmt.Sprintf("%d of %d %s %s in limit %s", l.Remaining-kept(*l), l.Limit.Limit, what(l), Free(*l), l.Name)
 	if _, locked := b.LockOf(""); locked {
 		text = "locked, " + text
 	}
 	return text
 }
 
-// narrowest is the tightest limit of all that counts, else the one of which the smallest part is
-// left; nil: the budget has none.
-func narrowest(b budget.Status) *budget.LimitStatus {
-	if l := b.Tightest(); l != nil {
-		return l
+// Narrowest is the limit of which the smallest part is free: of those that count units, cover every
+// operation and refuse something, else of all; nil: the budget has none. What is kept for shares
+// is not free.
+func Narrowest(b budget.Status) (narrowest *budget.LimitStatus) {
+	for _, all := range []bool{false, true} {
+		for i := range b.Limits {
+			l := &b.Limits[i]
+			if !all && (l.Counts == limit.CountCalls || !l.CoversAll() || l.Observe) {
+				continue
+			}
+			if narrowest == nil || freePart(*l) < freePart(*narrowest) {
+				narrowest = l
+			}
+		}
+		if narrowest != nil {
+			return narrowest
+		}
 	}
-	if len(b.Limits) == 0 {
-		return nil
-	}
-	least := slices.MinFunc(b.Limits, func(a, b budget.LimitStatus) int { return cmp.Compare(leftPart(a), leftPart(b)) })
-	return &least
+	return nil
 }
 
 // AsOf says when numbers were read.

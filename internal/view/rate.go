@@ -3,6 +3,7 @@ package view
 import (
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/quotactl/quotactl/internal/screen"
 
@@ -12,9 +13,9 @@ import (
 
 // Ahead says what comes of a budget that was rated: at the present rate, by the limit that is
 // empty first, else by the one with the least left. It is empty if nothing is spent.
-// [ByPlan] is the line below.
-func Ahead(on screen.Screen, b budget.Status) string {
-	first := firstEmpty(b)
+// [ByPlan] is the line below. Rolling windows shorter than least are left out.
+func Ahead(on screen.Screen, b budget.Status, least time.Duration) string {
+	first := firstEmpty(b, least)
 	if first == nil {
 		return ""
 	}
@@ -22,10 +23,11 @@ func Ahead(on screen.Screen, b budget.Status) string {
 }
 
 // firstEmpty is the limit that is empty first at its rate, else the one with the least left,
-// else the first that has a rate above 0; nil if none has.
-func firstEmpty(b budget.Status) (first *budget.LimitStatus) {
+// else the first that has a rate above 0; nil if none has. Rolling windows shorter than least are
+// left out: units an hour say little of them.
+func firstEmpty(b budget.Status, least time.Duration) (first *budget.LimitStatus) {
 	spent := func(l *budget.LimitStatus) bool {
-		return l != nil && l.Rate != nil && l.Rate.PerHour > 0 && !l.Observe
+		return l != nil && l.Rate != nil && l.Rate.PerHour > 0 && !l.Observe && (l.Window.Kind != limit.Rolling || l.Window.Length >= least.Microseconds())
 	}
 	for i := range b.Limits {
 		l := &b.Limits[i]

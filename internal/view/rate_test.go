@@ -61,6 +61,6 @@ func TestAhead(t *testing.T) {
 		if want != "" {
 			want = want[1:]
 		}
-		check.Equal(t, Ahead(screen.Pipe(), budget.Status{Limits: test.limits}), want, test.limits)
+		check.Equal(t, Ahead(screen.Pipe(), budget.Status{Limits: test.limits}, 0), want, test.limits)
 	}
 }
