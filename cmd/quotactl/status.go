@@ -51,7 +51,7 @@ not spend.`,
   quotactl status --fail-under 10% >/dev/null
   quotactl status --watch
   quotactl status youtube/key1 --json
-  quotactl status --server https://jobs.internal:8080 --token-env READ_TOKEN`,
+  quotactl status --server https://jobs.internal:8443 --token-env READ_TOKEN`,
 		ValidArgsFunction: a.completeBudget,
 		Args:              arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -1,7 +1,7 @@
 // Package screen knows what text is written for: a terminal with its size, colours and time
 // zone, or a pipe, which gets 80 columns, no colours, and instants in UTC. A [Screen] lays out
-// lines, tables and bars; [Of] finds out what a writer is. [Frames] redraws a terminal in
-// place, [Progress] shows what takes long.
+// lines, tables and bars; [Where.Of] finds out what a writer is. [Watch] redraws a terminal in
+// place, a [Live] line shows what takes long, and [Events] writes a log in words.
 package screen
 
 import (
