@@ -11,11 +11,16 @@ import (
 const (
 	// mostListeners bounds the streams.
 	mostListeners = 64
-	// lookEvery is the shortest time between two looks for changes. Looking and open pages together
-	// take less than one part in lookCosts of a core, beyond what they may take at once.
-	lookEvery = time.Second
-	lookCosts = 100
-	atOnce    = 250 * time.Millisecond
+	// lookEvery is the shortest time between two looks for changes, and lookLatest the longest: a
+	// page that says it is live is never older. Up to there looking and open pages together take
+	// less than one part in lookCosts of a core, beyond what they may take at once.
+	lookEvery  = time.Second
+	lookLatest = 15 * time.Second
+	lookCosts  = 100
+	atOnce     = 250 * time.Millisecond
+	// mostWork is the most that one look, reading or page counts for: what took longer has waited
+	// for the store, which costs nothing here.
+	mostWork = 100 * time.Millisecond
 	// lookTakes bounds a look.
 	lookTakes = 10 * time.Second
 	// heartbeat is how often a stream without news says that it is alive, and writeTakes how long a
@@ -151,6 +156,7 @@ func (s *Site) Follow(ctx context.Context) {
 	defer s.shelf.end()
 	defer s.events.end()
 	var mark uint64
+	failed := false         // the last look has
 	var spent time.Duration // of a core, beyond the part that is theirs
 	since := time.Now()
 	for {
@@ -170,12 +176,16 @@ func (s *Site) Follow(ctx context.Context) {
 			return
 		case err != nil:
 			s.o.Log.Debug("what open pages show could not be looked at", "error", err)
-		case now != mark:
+		case now != mark || failed: // a page may still say that numbers could not be read
 			mark = now
 			s.shelf.changed()
 			s.events.tell()
 		}
-		spent = max(0, spent-time.Since(since)/lookCosts) + time.Duration(s.working.Swap(0)) + time.Since(began)
+		if failed = err != nil; !failed {
+			s.worked(time.Since(began))
+		}
+		spent = max(0, spent-time.Since(since)/lookCosts) + time.Duration(s.working.Swap(0))
+		spent = min(spent, atOnce+lookLatest/lookCosts)
 		since = time.Now()
 		wait := time.NewTimer(max(lookEvery, lookCosts*(spent-atOnce)))
 		select {
@@ -186,3 +196,6 @@ func (s *Site) Follow(ctx context.Context) {
 		}
 	}
 }
+
+// worked counts what a look, a reading or a page took.
+func (s *Site) worked(took time.Duration) { s.working.Add(int64(min(max(0, took), mostWork))) }

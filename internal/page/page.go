@@ -66,7 +66,7 @@ func New(o Options) *Site {
 	s.shelf = &shelf{
 		base: base, stop: stop, now: o.Now, slow: make(chan struct{}, 1), books: map[string]*book{},
 		tell: s.events.tell,
-		work: func(took time.Duration) { s.working.Add(int64(took)) },
+		work: s.worked,
 		log: func(what string, err error) {
 			o.Log.Warn("what a page shows could not be read", "what", what, "error", err)
 		},
@@ -140,7 +140,7 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v := s.visit(r)
 	s.answer(w, v, show(v))
 	if v.live { // readings are counted where they are made
-		s.working.Add(int64(max(0, time.Since(began)-v.waited)))
+		s.worked(time.Since(began) - v.waited)
 	}
 }
 

@@ -141,7 +141,7 @@ func (s *shelf) read(b *book, epoch uint64, reading chan struct{}, t terms, from
 		value, err = do(ctx, from)
 	}
 	took := time.Since(began)
-	if t.live && t.costs == 0 { // else it is seldom enough
+	if err == nil && t.live && t.costs == 0 { // else it is seldom enough
 		s.work(took)
 	}
 	if err != nil && s.base.Err() == nil {
