@@ -99,6 +99,34 @@ func TestShelfOfPlans(t *testing.T) {
 	})
 }
 
+// What fails is not read again and again by a page that is told of each failure.
+func TestShelfOfFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReadings(t)
+		open := func(key string, terms terms) int64 {
+			before := r.count.Load()
+			for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(20 * time.Millisecond) {
+				r.read(key, terms)
+			}
+			return r.count.Load() - before
+		}
+		r.takes, r.fails = 200*time.Millisecond, errors.New("too many passes")
+		check.Equal(t, open("plan", ofFuture), 1, "a plan that was never read")
+		check.Equal(t, r.read("plan", ofFuture), "none, late false, error too many passes")
+		time.Sleep(ofFuture.fresh)
+		check.Equal(t, open("plan", ofFuture), 1, "when it is old")
+		r.fails = nil
+		check.Equal(t, r.read("jobs", ofPresent), "3, late false, error <nil>")
+		r.fails = errors.New("out of reach")
+		r.changed()
+		check.Equal(t, open("jobs", ofPresent), 5, "each 2 s, after a change")
+		r.fails = nil
+		r.changed()
+		check.Equal(t, r.read("jobs", terms{patient: time.Second}), "9, late false, error <nil>", "after a further change, at once")
+		r.end()
+	})
+}
+
 // What open pages have read is counted.
 func TestShelfCountsWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
