@@ -3,6 +3,7 @@ package page
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"sync"
 	"time"
@@ -169,13 +170,17 @@ func (s *Site) Follow(ctx context.Context) {
 		}
 		began := time.Now()
 		looking, cancel := context.WithTimeout(ctx, lookTakes)
-		now, err := s.o.Reader().Mark(looking)
+		now := mark
+		err := caught(func() (err error) {
+			now, err = s.o.Reader().Mark(looking)
+			return err
+		})
 		cancel()
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			s.o.Log.Debug("what open pages show could not be looked at", "error", err)
+			s.unread(slog.LevelDebug, "what has changed", err)
 		case now != mark || failed: // a page may still say that numbers could not be read
 			mark = now
 			s.shelf.changed()

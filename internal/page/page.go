@@ -11,6 +11,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"html/template"
 	"log/slog"
 	"net/http"
@@ -67,11 +68,17 @@ func New(o Options) *Site {
 		base: base, stop: stop, now: o.Now, slow: make(chan struct{}, 1), books: map[string]*book{},
 		tell: s.events.tell,
 		work: s.worked,
-		log: func(what string, err error) {
-			o.Log.Warn("what a page shows could not be read", "what", what, "error", err)
-		},
+		log:  func(what string, err error) { s.unread(slog.LevelWarn, what, err) },
 	}
 	return s
+}
+
+// unread logs that something could not be read.
+func (s *Site) unread(level slog.Level, what string, err error) {
+	if _, mistake := errors.AsType[*panicked](err); mistake {
+		level = slog.LevelError
+	}
+	s.o.Log.Log(context.Background(), level, "what a page shows could not be read", "what", what, "error", err)
 }
 
 // Changed has all pages read anew what they show: after an action, so that the next page shows

@@ -3,6 +3,8 @@ package page
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -147,7 +149,10 @@ func (s *shelf) read(b *book, epoch uint64, reading chan struct{}, t terms, from
 	}
 	began, at := time.Now(), s.now()
 	if err == nil {
-		value, err = do(ctx, from)
+		err = caught(func() (err error) {
+			value, err = do(ctx, from)
+			return err
+		})
 	}
 	took := time.Since(began)
 	if err == nil && t.live && t.costs == 0 { // else it is seldom enough
@@ -168,6 +173,32 @@ func (s *shelf) read(b *book, epoch uint64, reading chan struct{}, t terms, from
 	if owed {
 		s.tell()
 	}
+}
+
+// caught is the error of what is done. A panic is an error too: these readings are not made where
+// net/http catches it, and one that fails must not end the daemon with its jobs.
+func caught(do func() error) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &panicked{value, debug.Stack()}
+		}
+	}()
+	return do()
+}
+
+// panicked is a panic as an error, which a page may show.
+type panicked struct {
+	value any
+	stack []byte
+}
+
+func (*panicked) Error() string {
+	return "this program has a mistake here; the daemon's log says where: please report it"
+}
+
+// LogValue implements slog.LogValuer.
+func (p *panicked) LogValue() slog.Value {
+	return slog.GroupValue(slog.Any("panic", p.value), slog.String("stack", string(p.stack)))
 }
 
 // forget drops the readings that nobody asked for longest, beyond mostKept.
