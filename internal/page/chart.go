@@ -2,6 +2,7 @@ package page
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -136,12 +137,16 @@ func useByHour(l budget.LimitStatus, spent look.Spending, from, now time.Time) (
 			amounts[h.Begin.Unix()] += amount
 		}
 	}
-	sum := func(after, before time.Time) (n int64) {
-		for begin := after.Truncate(time.Hour); begin.Before(before); begin = begin.Add(time.Hour) {
-			n += amounts[begin.Unix()]
-		}
-		return n
+	hours := slices.Sorted(maps.Keys(amounts))
+	totals := make([]int64, len(hours)+1) // of all hours before each
+	for i, hour := range hours {
+		totals[i+1] = totals[i] + amounts[hour]
 	}
+	total := func(before time.Time) int64 {
+		i, _ := slices.BinarySearch(hours, before.Unix())
+		return totals[i]
+	}
+	sum := func(after, before time.Time) int64 { return total(before) - total(after.Truncate(time.Hour)) }
 	at := from.Truncate(time.Hour).Add(time.Hour)
 	if known := spent.Since; at.Before(known) {
 		at = known
