@@ -15,9 +15,9 @@ import (
 // The terms of the kinds of numbers.
 var (
 	// ofPresent are those of what a page is about: it waits for them.
-	ofPresent = terms{fresh: 2 * time.Second, patient: 150 * time.Millisecond, first: 10 * time.Second}
+	ofPresent = terms{fresh: 2 * time.Second, patient: 150 * time.Millisecond, first: visitWaits}
 	// ofPast are those of what changes little.
-	ofPast = terms{fresh: 15 * time.Second, patient: 100 * time.Millisecond, first: 10 * time.Second}
+	ofPast = terms{fresh: 15 * time.Second, patient: 100 * time.Millisecond, first: visitWaits}
 	// ofFuture are those of a plan: no page waits long for one.
 	ofFuture = terms{fresh: time.Minute, costs: 20, patient: 0, first: 50 * time.Millisecond, slow: true, ageing: true}
 	// ofSearch are those of what may have to read all records of all jobs.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
@@ -204,6 +205,27 @@ func TestHeaders(t *testing.T) {
 	w.ServeHTTP(got, again)
 	check.Equal(t, got.Code, http.StatusNotModified)
 	check.Equal(t, first.Header().Get("Content-Type"), "text/javascript; charset=utf-8")
+}
+
+// However many kinds of numbers a page shows, it is there before the server ends the connection.
+func TestPagesDoNotWaitLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.lives(t, "disk full")
+		store := &slowStore{Backend: w.store}
+		w.reader.Store = store
+		for path, first := range map[string]time.Duration{"/job?name=nightly": 9 * time.Second, "/jobs": 9 * time.Second, "/budget?name=up/key": time.Hour, "/": time.Hour} {
+			w.Changed()
+			w.shelf.books = map[string]*book{}
+			store.takes.Store(int64(first))
+			began := time.Now()
+			got := httptest.NewRecorder()
+			w.ServeHTTP(got, httptest.NewRequest(http.MethodGet, path, nil))
+			check.Equal(t, time.Since(began) <= visitWaits, true, path, time.Since(began))
+			check.Contains(t, got.Body.String(), "Numbers are being read", path)
+			w.shelf.hold.Wait()
+		}
+	})
 }
 
 // Of many jobs a page lists a part, and leads to the others.
