@@ -2,6 +2,7 @@ package page
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
@@ -119,7 +120,7 @@ func (v *visit) ran(key string, list []*jobs.Job, asked look.RunsAsked) (found, 
 
 // explain is what a call would get, and why.
 func (v *visit) explain(name string, call budget.Call) (budget.Why, bool) {
-	key := "why " + name + " " + call.Operation + " " + call.Labels.Job
+	key := fmt.Sprintf("why %q %q %q", name, call.Operation, call.Labels.Job)
 	return take(v, "the answer", key, ofAnswer, func(ctx context.Context, from *look.Reader) (budget.Why, error) {
 		b, err := from.Open(name)
 		if err != nil {

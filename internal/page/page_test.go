@@ -228,6 +228,15 @@ func TestPagesDoNotWaitLong(t *testing.T) {
 	})
 }
 
+// Each question of /why has its own answer, also where its words are those of another one.
+func TestQuestionsAreToldApart(t *testing.T) {
+	w := newWorld(t)
+	for _, test := range []struct{ operation, job, want string }{{"get", "a b", `job label "a b"`}, {"get a", "b", `operation "get a"`}} {
+		page := w.page(t, "/why"+query("budget", "up/key", "operation", test.operation, "job", test.job)).words()
+		check.Contains(t, page, test.want, test.operation)
+	}
+}
+
 // Of many jobs a page lists a part, and leads to the others.
 func TestManyJobs(t *testing.T) {
 	w := newWorld(t)
