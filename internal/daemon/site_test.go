@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"log/slog"
 	"net/http"
@@ -111,6 +112,42 @@ func TestPages(t *testing.T) {
 	check.Contains(t, b.log.String(), "operation=pause job=stays")
 	for _, secret := range []string{spends, looks, csrf, cookie.Value} {
 		check.Equal(t, strings.Contains(b.log.String(), secret), false, "in the log")
+	}
+}
+
+// Every answer to a browser is hardened, whoever made it.
+func TestEveryAnswerIsHardened(t *testing.T) {
+	b := browse(t, Endpoint{loopback: true, act: true})
+	listening, leave := context.WithCancel(t.Context())
+	leave() // the streams end at once
+	for _, test := range []struct {
+		method, path, token string
+		status              int
+	}{
+		{http.MethodGet, "/", looks, 200}, {http.MethodGet, "/job?name=stays", looks, 200}, {http.MethodGet, "/job?name=none", looks, 404}, {http.MethodGet, "/", "", 303},
+		{http.MethodGet, "/assets/page.css", "", 200}, {http.MethodGet, "/assets/page.js", "", 200}, {http.MethodGet, "/events", looks, 200}, {http.MethodGet, "/events", "", 401},
+		{http.MethodGet, "/login", "", 200}, {http.MethodPost, "/login", "", 401}, {http.MethodPost, "/do/pause", "", 403}, {http.MethodDelete, "/jobs", "", 405},
+	} {
+		r := httptest.NewRequestWithContext(listening, test.method, test.path, strings.NewReader(url.Values{"token": {"wrong"}}.Encode()))
+		r.Host = "localhost:9090"
+		r.Header.Set("Origin", "http://localhost:9090")
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		if test.token != "" {
+			r.Header.Set("Authorization", "Bearer "+test.token)
+		}
+		got := httptest.NewRecorder()
+		b.ServeHTTP(got, r)
+		check.Equal(t, got.Code, test.status, test.method, test.path)
+		for name, parts := range map[string][]string{
+			"Content-Security-Policy": {"default-src 'none'", "script-src 'self'", "style-src 'self'", "form-action 'self'", "frame-ancestors 'none'", "base-uri 'none'"},
+			"X-Content-Type-Options":  {"nosniff"}, "X-Frame-Options": {"DENY"}, "Referrer-Policy": {"same-origin"},
+			"Cross-Origin-Opener-Policy": {"same-origin"}, "Cross-Origin-Resource-Policy": {"same-origin"},
+		} {
+			for _, part := range parts {
+				check.Contains(t, strings.Join(got.Header()[name], " + "), part, test.method, test.path, name)
+			}
+			check.Equal(t, len(got.Header()[name]), 1, test.method, test.path, name)
+		}
 	}
 }
 

@@ -47,21 +47,6 @@ func (r *Reader) keptForecast(ctx context.Context, list []*jobs.Job) *answer.For
 	return r.ahead
 }
 
-// Plan plans all jobs for a span. It gives no advice: that needs the configuration's file.
-func (r *Reader) Plan(ctx context.Context, span time.Duration) (*answer.Plan, error) {
-	budgets, err := r.open(r.Budgets())
-	if err != nil {
-		return nil, err
-	}
-	now := r.Now()
-	question, err := plan.Read(ctx, r.Store, budgets, r.Jobs, now, plan.Reading{})
-	if err != nil {
-		return nil, err
-	}
-	question.Until = now.Add(span)
-	return Answer(ctx, question, nil)
-}
-
 // Answer answers a question. With advise, which loads the configuration with a setting, it
 // looks for advice where a pass lacks units.
 func Answer(ctx context.Context, question *plan.Question, advise func(set string) (*plan.Question, error)) (*answer.Plan, error) {
