@@ -11,7 +11,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/internal/certtest"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
@@ -207,4 +209,36 @@ func TestOverview(t *testing.T) {
 		check.Contains(t, seen.Store, "/quotactl.db")
 	}
 	check.Equal(t, b.ask(http.MethodGet, "/v1/overview?budget=shop/none", looks, nil, nil).Code, 404)
+}
+
+// However many watch a daemon, it plans once in a while: what is left is as it is now.
+func TestOverviewsShareAForecast(t *testing.T) {
+	b := browse(t, Endpoint{loopback: true})
+	now := time.Now()
+	b.o.Now = func() time.Time { return now }
+	b.write(t, "schedule = \"0 0 1 1 *\"", "schedule = \"0 * * * *\"\nneeds = { get = 1 }") // an hourly job is planned
+	must.Do(t, b.reloads(t, jobs.Options{}))
+	seen := func() (left, least int64) {
+		t.Helper()
+		got := b.ask(http.MethodGet, "/v1/overview?budget=shop/main", looks, nil, nil)
+		must.Equal(t, got.Code, 200)
+		var says struct {
+			Budgets []struct {
+				Remaining int64
+				Plan      struct{ Least struct{ Remaining int64 } }
+			}
+		}
+		must.Do(t, json.Unmarshal(got.Body.Bytes(), &says))
+		return says.Budgets[0].Remaining, says.Budgets[0].Plan.Least.Remaining
+	}
+	left, least := seen()
+	units := int64(10)
+	must.Get(b.Budgets()["shop/main"].Charge(t.Context(), budget.Call{Operation: "get", Units: &units}))(t)
+	now = now.Add(forecastKept - time.Second)
+	leftLater, leastLater := seen()
+	check.Equal(t, leftLater, left-10, "left, now")
+	check.Equal(t, leastLater, least, "fewest left by plan, of half a minute ago")
+	now = now.Add(time.Second)
+	_, leastLater = seen()
+	check.Equal(t, leastLater, least-10, "fewest left by a new plan")
 }
