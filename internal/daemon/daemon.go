@@ -157,10 +157,16 @@ func (d *Daemon) takeOver(g *generation) {
 	}
 }
 
+// forecastKept is how long a forecast serves all who ask for an overview: several people may watch
+// one daemon, and a forecast costs more than all else.
+const forecastKept = 30 * time.Second
+
 // decisions makes the server for the budgets that are open and those that a credential
 // "*" admits.
 func (d *Daemon) decisions(g *generation) *serve.Server {
 	connections := int64(openAtOnce())
+	reader := d.reader(g)
+	reader.Keeps = forecastKept
 	return serve.New(serve.Options{
 		Budgets: slices.Collect(maps.Values(g.budgets)),
 		Open: func(name string) (*budget.Budget, error) {
@@ -168,7 +174,6 @@ func (d *Daemon) decisions(g *generation) *serve.Server {
 		},
 		Token: d.o.Endpoint.token, ReadToken: d.o.Endpoint.readToken, Loopback: d.o.Endpoint.loopback, Log: d.log,
 		Overview: func(ctx context.Context, names []string) (answer.Overview, error) {
-			reader := d.reader(g)
 			if len(names) == 0 {
 				names = reader.Budgets()
 			}

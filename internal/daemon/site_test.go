@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"log/slog"
 	"net/http"
@@ -10,7 +11,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/internal/certtest"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
@@ -114,6 +117,42 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// Every answer to a browser is hardened, whoever made it.
+func TestEveryAnswerIsHardened(t *testing.T) {
+	b := browse(t, Endpoint{loopback: true, act: true})
+	listening, leave := context.WithCancel(t.Context())
+	leave() // the streams end at once
+	for _, test := range []struct {
+		method, path, token string
+		status              int
+	}{
+		{http.MethodGet, "/", looks, 200}, {http.MethodGet, "/job?name=stays", looks, 200}, {http.MethodGet, "/job?name=none", looks, 404}, {http.MethodGet, "/", "", 303},
+		{http.MethodGet, "/assets/page.css", "", 200}, {http.MethodGet, "/assets/page.js", "", 200}, {http.MethodGet, "/events", looks, 200}, {http.MethodGet, "/events", "", 401},
+		{http.MethodGet, "/login", "", 200}, {http.MethodPost, "/login", "", 401}, {http.MethodPost, "/do/pause", "", 403}, {http.MethodDelete, "/jobs", "", 405},
+	} {
+		r := httptest.NewRequestWithContext(listening, test.method, test.path, strings.NewReader(url.Values{"token": {"wrong"}}.Encode()))
+		r.Host = "localhost:9090"
+		r.Header.Set("Origin", "http://localhost:9090")
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		if test.token != "" {
+			r.Header.Set("Authorization", "Bearer "+test.token)
+		}
+		got := httptest.NewRecorder()
+		b.ServeHTTP(got, r)
+		check.Equal(t, got.Code, test.status, test.method, test.path)
+		for name, parts := range map[string][]string{
+			"Content-Security-Policy": {"default-src 'none'", "script-src 'self'", "style-src 'self'", "form-action 'self'", "frame-ancestors 'none'", "base-uri 'none'"},
+			"X-Content-Type-Options":  {"nosniff"}, "X-Frame-Options": {"DENY"}, "Referrer-Policy": {"same-origin"},
+			"Cross-Origin-Opener-Policy": {"same-origin"}, "Cross-Origin-Resource-Policy": {"same-origin"},
+		} {
+			for _, part := range parts {
+				check.Contains(t, strings.Join(got.Header()[name], " + "), part, test.method, test.path, name)
+			}
+			check.Equal(t, len(got.Header()[name]), 1, test.method, test.path, name)
+		}
+	}
+}
+
 // The door goes by what the daemon was started with.
 func TestPagesOfAnEndpoint(t *testing.T) {
 	dir := t.TempDir()
@@ -170,4 +209,36 @@ func TestOverview(t *testing.T) {
 		check.Contains(t, seen.Store, "/quotactl.db")
 	}
 	check.Equal(t, b.ask(http.MethodGet, "/v1/overview?budget=shop/none", looks, nil, nil).Code, 404)
+}
+
+// However many watch a daemon, it plans once in a while: what is left is as it is now.
+func TestOverviewsShareAForecast(t *testing.T) {
+	b := browse(t, Endpoint{loopback: true})
+	now := time.Now()
+	b.o.Now = func() time.Time { return now }
+	b.write(t, "schedule = \"0 0 1 1 *\"", "schedule = \"0 * * * *\"\nneeds = { get = 1 }") // an hourly job is planned
+	must.Do(t, b.reloads(t, jobs.Options{}))
+	seen := func() (left, least int64) {
+		t.Helper()
+		got := b.ask(http.MethodGet, "/v1/overview?budget=shop/main", looks, nil, nil)
+		must.Equal(t, got.Code, 200)
+		var says struct {
+			Budgets []struct {
+				Remaining int64
+				Plan      struct{ Least struct{ Remaining int64 } }
+			}
+		}
+		must.Do(t, json.Unmarshal(got.Body.Bytes(), &says))
+		return says.Budgets[0].Remaining, says.Budgets[0].Plan.Least.Remaining
+	}
+	left, least := seen()
+	units := int64(10)
+	must.Get(b.Budgets()["shop/main"].Charge(t.Context(), budget.Call{Operation: "get", Units: &units}))(t)
+	now = now.Add(forecastKept - time.Second)
+	leftLater, leastLater := seen()
+	check.Equal(t, leftLater, left-10, "left, now")
+	check.Equal(t, leastLater, least, "fewest left by plan, of half a minute ago")
+	now = now.Add(time.Second)
+	_, leastLater = seen()
+	check.Equal(t, leastLater, least-10, "fewest left by a new plan")
 }

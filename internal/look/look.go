@@ -35,10 +35,8 @@ type Reader struct {
 	// again and again: it costs more than all else. 0: each look makes one.
 	Keeps time.Duration
 
-	mu       sync.Mutex // guards all below
-	ahead    *answer.Forecast
-	aheadOf  []*jobs.Job
-	foreseen time.Time
+	mu        sync.Mutex  // guards all below
+	forecasts []*forecast // that are kept or under way
 }
 
 // Budgets lists the names of all budgets: those of the configuration, in its order, then those

@@ -2,6 +2,7 @@ package page
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -20,10 +21,8 @@ type chart struct {
 	Past, Area, Ahead    string // paths
 	LimitY, KeptY, KeptH int    // px; KeptH 0: nothing is kept
 	Now                  string // where the present is; empty: at the left edge
-	NowX                 int    // the same, from 0 to 1000
 	Resets               []tick
 	Times, Levels        []tick
-	From, Until          time.Time
 	Legend               legend
 }
 
@@ -136,12 +135,16 @@ func useByHour(l budget.LimitStatus, spent look.Spending, from, now time.Time) (
 			amounts[h.Begin.Unix()] += amount
 		}
 	}
-	sum := func(after, before time.Time) (n int64) {
-		for begin := after.Truncate(time.Hour); begin.Before(before); begin = begin.Add(time.Hour) {
-			n += amounts[begin.Unix()]
-		}
-		return n
+	hours := slices.Sorted(maps.Keys(amounts))
+	totals := make([]int64, len(hours)+1) // of all hours before each
+	for i, hour := range hours {
+		totals[i+1] = totals[i] + amounts[hour]
 	}
+	total := func(before time.Time) int64 {
+		i, _ := slices.BinarySearch(hours, before.Unix())
+		return totals[i]
+	}
+	sum := func(after, before time.Time) int64 { return total(before) - total(after.Truncate(time.Hour)) }
 	at := from.Truncate(time.Hour).Add(time.Hour)
 	if known := spent.Since; at.Before(known) {
 		at = known
@@ -199,7 +202,7 @@ func (p *plot) foresee(l *answer.PlanLimit) {
 }
 
 func (p *plot) draw() chart {
-	c := chart{From: p.from, Until: p.until, Legend: legend{Past: len(p.past) > 0, Ahead: len(p.ahead) > 1, Kept: p.kept > 0, Resets: len(p.resets) > 0}}
+	c := chart{Legend: legend{Past: len(p.past) > 0, Ahead: len(p.ahead) > 1, Kept: p.kept > 0, Resets: len(p.resets) > 0}}
 	top := max(1, p.limit)
 	for _, list := range [][]point{p.past, p.ahead} {
 		for _, one := range list {
@@ -221,7 +224,7 @@ func (p *plot) draw() chart {
 		c.KeptH = max(1, pixel(p.limit-p.kept)-c.LimitY)
 	}
 	where := func(at time.Time) string { return percent(x(at), 1000) }
-	c.Now, c.NowX = where(p.now), int(x(p.now))
+	c.Now = where(p.now)
 	for _, at := range p.resets {
 		if at.After(p.from) && at.Before(p.until) {
 			c.Resets = append(c.Resets, tick{At: where(at), Label: "reset " + shown(at)})

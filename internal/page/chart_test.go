@@ -2,6 +2,7 @@ package page
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +54,59 @@ func TestUseByHour(t *testing.T) {
 	spent.Since = now.Truncate(time.Hour).Add(-time.Hour)
 	got := useByHour(budget.LimitStatus{Limit: two, Used: 8}, spent, now.Add(-4*time.Hour), now)
 	check.Equal(t, points(got), "27T02:00 5, 27T03:00 3, 27T03:30 8", "where the history begins later")
+}
+
+// However long the window and whatever was charged when, each hour's use is the sum of the hours
+// that the window had then.
+func TestUseByHourIsASum(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	now := time.Date(2026, 11, 27, 3, 30, 0, 0, time.UTC)
+	zone := must.Get(limit.NewCalendar(limit.Day, "Asia/Kathmandu", 0))(t) // whose days begin amid an hour
+	for _, window := range []limit.Window{limit.RollingWindow(2 * time.Hour), limit.RollingWindow(150 * time.Minute), limit.RollingWindow(90 * 24 * time.Hour), limit.CalendarWindow(zone)} {
+		spent := look.Spending{At: now}
+		for range 200 {
+			begin := now.Truncate(time.Hour).Add(-time.Duration(random.IntN(200*24)) * time.Hour)
+			spent.Hours = append(spent.Hours, look.HourSpent{Begin: begin, Operation: "get", Units: random.Int64N(100) - 20})
+		}
+		got := useByHour(budget.LimitStatus{Limit: limit.Limit{Counts: limit.CountUnits, Window: window}, Used: 8}, spent, now.Add(-100*24*time.Hour), now)
+		must.Equal(t, len(got) > 100*24, true, window.Kind)
+		for i, p := range got[:len(got)-1] {
+			if i > 0 && p.at.Equal(got[i-1].at) {
+				check.Equal(t, p.used, 0, "at a reset")
+				continue
+			}
+			since := p.at.Add(-time.Duration(window.Length) * time.Microsecond)
+			if window.Kind == limit.CalendarKind {
+				start, _ := window.Calendar.Period(p.at.UnixMicro() - 1)
+				since = time.UnixMicro(start)
+			}
+			want := int64(0)
+			for _, h := range spent.Hours {
+				if h.Begin.Add(time.Hour).After(since) && h.Begin.Before(p.at) {
+					want += h.Units
+				}
+			}
+			must.Equal(t, p.used, want, window.Kind, window.Length, p.at)
+		}
+	}
+}
+
+// Drawing a long window takes about as long for each hour as drawing a short one.
+func BenchmarkUseByHour(b *testing.B) {
+	now := time.Date(2026, 11, 27, 3, 30, 0, 0, time.UTC)
+	for _, days := range []int{1, 90, 365} {
+		length := time.Duration(days) * 24 * time.Hour
+		spent := look.Spending{At: now}
+		for back := range 24 * days {
+			spent.Hours = append(spent.Hours, look.HourSpent{Begin: now.Truncate(time.Hour).Add(-time.Duration(back) * time.Hour), Operation: "get", Units: 1})
+		}
+		l := budget.LimitStatus{Limit: limit.Limit{Counts: limit.CountUnits, Window: limit.RollingWindow(length)}}
+		b.Run(fmt.Sprintf("%d-days", days), func(b *testing.B) {
+			for b.Loop() {
+				useByHour(l, spent, now.Add(-length), now)
+			}
+		})
+	}
 }
 
 // A chart has the past, the plan, the limit, what is kept and the resets in their places.

@@ -3,6 +3,7 @@ package page
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"sync"
 	"time"
@@ -11,11 +12,16 @@ import (
 const (
 	// mostListeners bounds the streams.
 	mostListeners = 64
-	// lookEvery is the shortest time between two looks for changes. Looking and open pages together
-	// take less than one part in lookCosts of a core, beyond what they may take at once.
-	lookEvery = time.Second
-	lookCosts = 100
-	atOnce    = 250 * time.Millisecond
+	// lookEvery is the shortest time between two looks for changes, and lookLatest the longest: a
+	// page that says it is live is never older. Up to there looking and open pages together take
+	// less than one part in lookCosts of a core, beyond what they may take at once.
+	lookEvery  = time.Second
+	lookLatest = 15 * time.Second
+	lookCosts  = 100
+	atOnce     = 250 * time.Millisecond
+	// mostWork is the most that one look, reading or page counts for: what took longer has waited
+	// for the store, which costs nothing here.
+	mostWork = 100 * time.Millisecond
 	// lookTakes bounds a look.
 	lookTakes = 10 * time.Second
 	// heartbeat is how often a stream without news says that it is alive, and writeTakes how long a
@@ -151,6 +157,7 @@ func (s *Site) Follow(ctx context.Context) {
 	defer s.shelf.end()
 	defer s.events.end()
 	var mark uint64
+	failed := false         // the last look has
 	var spent time.Duration // of a core, beyond the part that is theirs
 	since := time.Now()
 	for {
@@ -163,19 +170,27 @@ func (s *Site) Follow(ctx context.Context) {
 		}
 		began := time.Now()
 		looking, cancel := context.WithTimeout(ctx, lookTakes)
-		now, err := s.o.Reader().Mark(looking)
+		now := mark
+		err := caught(func() (err error) {
+			now, err = s.o.Reader().Mark(looking)
+			return err
+		})
 		cancel()
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			s.o.Log.Debug("what open pages show could not be looked at", "error", err)
-		case now != mark:
+			s.unread(slog.LevelDebug, "what has changed", err)
+		case now != mark || failed: // a page may still say that numbers could not be read
 			mark = now
 			s.shelf.changed()
 			s.events.tell()
 		}
-		spent = max(0, spent-time.Since(since)/lookCosts) + time.Duration(s.working.Swap(0)) + time.Since(began)
+		if failed = err != nil; !failed {
+			s.worked(time.Since(began))
+		}
+		spent = max(0, spent-time.Since(since)/lookCosts) + time.Duration(s.working.Swap(0))
+		spent = min(spent, atOnce+lookLatest/lookCosts)
 		since = time.Now()
 		wait := time.NewTimer(max(lookEvery, lookCosts*(spent-atOnce)))
 		select {
@@ -186,3 +201,6 @@ func (s *Site) Follow(ctx context.Context) {
 		}
 	}
 }
+
+// worked counts what a look, a reading or a page took.
+func (s *Site) worked(took time.Duration) { s.working.Add(int64(min(max(0, took), mostWork))) }

@@ -3,6 +3,7 @@ package page
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -13,6 +14,8 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/look"
 	"github.com/quotactl/quotactl/internal/must"
@@ -115,10 +118,10 @@ func TestLooksAreBounded(t *testing.T) {
 		time.Sleep(10*time.Second + time.Millisecond)
 		check.Equal(t, looks.Load(), 11, "each second")
 		w.working.Store(int64(atOnce + 300*time.Millisecond)) // what pages took
+		time.Sleep(lookLatest)
+		check.Equal(t, looks.Load(), 12, "in 15 s, since that was 300 ms too much")
 		time.Sleep(30 * time.Second)
-		check.Equal(t, looks.Load(), 12, "in 30 s, since that was 300 ms too much")
-		time.Sleep(30 * time.Second)
-		check.Equal(t, looks.Load() > 30, true, "when it has been saved again")
+		check.Equal(t, looks.Load() > 40, true, "afterwards, each second again")
 		leave()
 		<-over
 		before := looks.Load()
@@ -126,6 +129,74 @@ func TestLooksAreBounded(t *testing.T) {
 		check.Equal(t, looks.Load() <= before+1, true, "nobody listens any longer")
 		cancel()
 		<-following
+	})
+}
+
+// slowStore is a store whose jobs are read slowly.
+type slowStore struct {
+	open.Backend
+	takes atomic.Int64 // ns
+	fails atomic.Bool
+}
+
+func (s *slowStore) Jobs(ctx context.Context, names []string) ([]driver.JobDocument, error) {
+	select {
+	case <-time.After(time.Duration(s.takes.Load())):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if s.fails.Load() {
+		return nil, errors.New("out of reach")
+	}
+	return s.Backend.Jobs(ctx, names)
+}
+
+// A slow store delays changes by what it takes, and no longer: waiting for it costs nothing.
+func TestLooksAtASlowStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		store := &slowStore{Backend: w.store}
+		w.reader.Store = store
+		ctx, cancel := context.WithCancel(t.Context())
+		following := make(chan struct{})
+		go func() {
+			defer close(following)
+			w.Follow(ctx)
+		}()
+		page, over := w.listen(ctx)
+		soon := func(within time.Duration, what string) {
+			t.Helper()
+			before := page.changes()
+			must.Get(w.key.Charge(t.Context(), budget.Call{Operation: "list"}))(t)
+			time.Sleep(within)
+			check.Equal(t, page.changes(), before+1, what)
+		}
+		time.Sleep(5 * time.Second)
+		store.takes.Store(int64(9 * time.Second))
+		time.Sleep(5 * time.Second) // the slow look is under way
+		store.takes.Store(0)
+		time.Sleep(5 * time.Second)
+		soon(2*time.Second, "after one look that took 9 s")
+		store.takes.Store(int64(time.Hour))
+		time.Sleep(time.Minute) // all looks fail, each after 10 s
+		store.takes.Store(0)
+		time.Sleep(12 * time.Second)
+		soon(2*time.Second, "after looks that failed")
+		store.takes.Store(int64(300 * time.Millisecond))
+		time.Sleep(time.Minute)
+		soon(lookLatest+time.Second, "while each look takes 300 ms")
+		store.takes.Store(0)
+		time.Sleep(lookLatest)
+		before := page.changes()
+		store.fails.Store(true)
+		time.Sleep(5 * time.Second)
+		check.Equal(t, page.changes(), before, "while looks fail")
+		store.fails.Store(false)
+		time.Sleep(2 * time.Second)
+		check.Equal(t, page.changes(), before+1, "when they succeed again, since pages may show a failure")
+		cancel()
+		<-following
+		<-over
 	})
 }
 

@@ -2,6 +2,7 @@ package page
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
@@ -15,9 +16,9 @@ import (
 // The terms of the kinds of numbers.
 var (
 	// ofPresent are those of what a page is about: it waits for them.
-	ofPresent = terms{fresh: 2 * time.Second, patient: 150 * time.Millisecond, first: 10 * time.Second}
+	ofPresent = terms{fresh: 2 * time.Second, patient: 150 * time.Millisecond, first: visitWaits}
 	// ofPast are those of what changes little.
-	ofPast = terms{fresh: 15 * time.Second, patient: 100 * time.Millisecond, first: 10 * time.Second}
+	ofPast = terms{fresh: 15 * time.Second, patient: 100 * time.Millisecond, first: visitWaits}
 	// ofFuture are those of a plan: no page waits long for one.
 	ofFuture = terms{fresh: time.Minute, costs: 20, patient: 0, first: 50 * time.Millisecond, slow: true, ageing: true}
 	// ofSearch are those of what may have to read all records of all jobs.
@@ -119,7 +120,7 @@ func (v *visit) ran(key string, list []*jobs.Job, asked look.RunsAsked) (found, 
 
 // explain is what a call would get, and why.
 func (v *visit) explain(name string, call budget.Call) (budget.Why, bool) {
-	key := "why " + name + " " + call.Operation + " " + call.Labels.Job
+	key := fmt.Sprintf("why %q %q %q", name, call.Operation, call.Labels.Job)
 	return take(v, "the answer", key, ofAnswer, func(ctx context.Context, from *look.Reader) (budget.Why, error) {
 		b, err := from.Open(name)
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"html/template"
 	"log/slog"
 	"net/http"
@@ -66,12 +67,18 @@ func New(o Options) *Site {
 	s.shelf = &shelf{
 		base: base, stop: stop, now: o.Now, slow: make(chan struct{}, 1), books: map[string]*book{},
 		tell: s.events.tell,
-		work: func(took time.Duration) { s.working.Add(int64(took)) },
-		log: func(what string, err error) {
-			o.Log.Warn("what a page shows could not be read", "what", what, "error", err)
-		},
+		work: s.worked,
+		log:  func(what string, err error) { s.unread(slog.LevelWarn, what, err) },
 	}
 	return s
+}
+
+// unread logs that something could not be read.
+func (s *Site) unread(level slog.Level, what string, err error) {
+	if _, mistake := errors.AsType[*panicked](err); mistake {
+		level = slog.LevelError
+	}
+	s.o.Log.Log(context.Background(), level, "what a page shows could not be read", "what", what, "error", err)
 }
 
 // Changed has all pages read anew what they show: after an action, so that the next page shows
@@ -102,22 +109,9 @@ func (s *Site) Serves(path string) bool {
 	return pages[path] != nil || isAsset || path == eventsPath
 }
 
-// policy is the Content-Security-Policy of all answers.
-const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-
-// guard sets the headers that all answers have.
-func guard(w http.ResponseWriter) {
-	h := w.Header()
-	h.Set("Content-Security-Policy", policy)
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "same-origin")
-	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-}
-
-// ServeHTTP implements http.Handler. It serves GET and HEAD.
+// ServeHTTP implements http.Handler. It serves GET and HEAD. The header fields that keep other
+// sites out and harden every answer are those of whoever stands before the site.
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	guard(w)
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		http.Error(w, "the pages are read with GET", http.StatusMethodNotAllowed)
@@ -140,7 +134,7 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v := s.visit(r)
 	s.answer(w, v, show(v))
 	if v.live { // readings are counted where they are made
-		s.working.Add(int64(max(0, time.Since(began)-v.waited)))
+		s.worked(time.Since(began) - v.waited)
 	}
 }
 
@@ -161,14 +155,10 @@ func (s *Site) answer(w http.ResponseWriter, v *visit, show sheet) {
 }
 
 // SignIn answers with the form that sends a token to POST /login as "token", with the path to
-// return to as "back". wrong says what was wrong with the last try; empty: there was none.
+// return to, which the request has in its query, as "back". wrong says what was wrong with the last try; empty: there was none.
 func (s *Site) SignIn(w http.ResponseWriter, r *http.Request, status int, wrong string) {
-	guard(w)
 	v := s.visit(r)
 	back := r.URL.Query().Get("back")
-	if back == "" && r.Method == http.MethodPost {
-		back = r.PostFormValue("back")
-	}
 	if !local(back) {
 		back = "/"
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
@@ -188,14 +189,9 @@ func TestWhatIsNotServed(t *testing.T) {
 	}
 }
 
-// Every answer has the policy, pages are not kept, and assets are kept until they change.
+// Pages are not kept, and assets are kept until they change.
 func TestHeaders(t *testing.T) {
 	w := newWorld(t)
-	for _, path := range append([]string{"/assets/page.css", "/nothing"}, everyPage...) {
-		h := w.answer(t, path).Header()
-		check.Equal(t, h.Get("Content-Security-Policy"), policy, path)
-		check.Equal(t, h.Get("X-Content-Type-Options"), "nosniff", path)
-	}
 	check.Equal(t, w.answer(t, "/").Header().Get("Cache-Control"), "no-store")
 	first := w.answer(t, "/assets/page.js")
 	again := httptest.NewRequest(http.MethodGet, "/assets/page.js", nil)
@@ -204,6 +200,36 @@ func TestHeaders(t *testing.T) {
 	w.ServeHTTP(got, again)
 	check.Equal(t, got.Code, http.StatusNotModified)
 	check.Equal(t, first.Header().Get("Content-Type"), "text/javascript; charset=utf-8")
+}
+
+// However many kinds of numbers a page shows, it is there before the server ends the connection.
+func TestPagesDoNotWaitLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.lives(t, "disk full")
+		store := &slowStore{Backend: w.store}
+		w.reader.Store = store
+		for path, first := range map[string]time.Duration{"/job?name=nightly": 9 * time.Second, "/jobs": 9 * time.Second, "/budget?name=up/key": time.Hour, "/": time.Hour} {
+			w.Changed()
+			w.shelf.books = map[string]*book{}
+			store.takes.Store(int64(first))
+			began := time.Now()
+			got := httptest.NewRecorder()
+			w.ServeHTTP(got, httptest.NewRequest(http.MethodGet, path, nil))
+			check.Equal(t, time.Since(began) <= visitWaits, true, path, time.Since(began))
+			check.Contains(t, got.Body.String(), "Numbers are being read", path)
+			w.shelf.hold.Wait()
+		}
+	})
+}
+
+// Each question of /why has its own answer, also where its words are those of another one.
+func TestQuestionsAreToldApart(t *testing.T) {
+	w := newWorld(t)
+	for _, test := range []struct{ operation, job, want string }{{"get", "a b", `job label "a b"`}, {"get a", "b", `operation "get a"`}} {
+		page := w.page(t, "/why"+query("budget", "up/key", "operation", test.operation, "job", test.job)).words()
+		check.Contains(t, page, test.want, test.operation)
+	}
 }
 
 // Of many jobs a page lists a part, and leads to the others.

@@ -16,15 +16,14 @@ var spans = []struct {
 
 // planBody is the page of the plan.
 type planBody struct {
-	Spans       []choice
-	From, Until time.Time
-	Verdict     string
-	Short       bool
-	Jobs        []planRow
-	MoreJobs    int
-	Budgets     []planBudget
-	Unknown     string
-	Any         bool // there are jobs
+	Spans    []choice
+	Verdict  string
+	Short    bool
+	Jobs     []planRow
+	MoreJobs int
+	Budgets  []planBudget
+	Unknown  string
+	Any      bool // there are jobs
 }
 
 // planRow is what becomes of a job's passes.
@@ -85,7 +84,7 @@ func (v *visit) plan() sheet {
 }
 
 func (p *planBody) fill(seen look.Foresight) {
-	p.From, p.Until, p.Verdict, p.Short = seen.From, seen.Until, sentence(verdictText(seen.Plan)), seen.Plan.Short()
+	p.Verdict, p.Short = sentence(verdictText(seen.Plan)), seen.Plan.Short()
 	var good []planRow
 	for i := range seen.Plan.Jobs {
 		j := &seen.Plan.Jobs[i]

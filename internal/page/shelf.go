@@ -3,6 +3,8 @@ package page
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -44,14 +46,23 @@ type book struct {
 	value any
 	known bool          // value was read
 	at    time.Time     // when it was read
-	mono  time.Time     // likewise, on this machine's clock
+	mono  time.Time     // when the last reading ended, on this machine's clock; zero: there was none
 	took  time.Duration // what the last reading took
-	epoch uint64
-	err   error // of the last reading
+	epoch uint64        // of the last reading
+	err   error         // likewise
 	// reading is closed when the reading under way ends; nil: none is.
 	reading chan struct{}
 	owed    bool // somebody has got an older value, or none, and is to be told
 	asked   time.Time
+}
+
+// stale reports whether the last reading, or its failure, is not as good as a new one.
+func (b *book) stale(t terms, epoch uint64) bool {
+	fresh := t.fresh
+	if b.err == nil {
+		fresh = max(fresh, time.Duration(t.costs)*b.took)
+	}
+	return b.mono.IsZero() || time.Since(b.mono) >= fresh || !t.ageing && b.epoch != epoch
 }
 
 // terms say how a kind of numbers is kept.
@@ -89,7 +100,7 @@ func (s *shelf) get(ctx context.Context, key string, t terms, from *look.Reader,
 		s.forget()
 	}
 	b.asked = time.Now()
-	stale := !b.known || time.Since(b.mono) >= max(t.fresh, time.Duration(t.costs)*b.took) || !t.ageing && b.epoch != s.epoch
+	stale := b.stale(t, s.epoch)
 	switch {
 	case !stale || b.reading != nil:
 	case s.ended || s.under >= mostReadings:
@@ -138,18 +149,21 @@ func (s *shelf) read(b *book, epoch uint64, reading chan struct{}, t terms, from
 	}
 	began, at := time.Now(), s.now()
 	if err == nil {
-		value, err = do(ctx, from)
+		err = caught(func() (err error) {
+			value, err = do(ctx, from)
+			return err
+		})
 	}
 	took := time.Since(began)
-	if t.live && t.costs == 0 { // else it is seldom enough
+	if err == nil && t.live && t.costs == 0 { // else it is seldom enough
 		s.work(took)
 	}
 	if err != nil && s.base.Err() == nil {
 		s.log(key, err)
 	}
 	s.mu.Lock()
-	if b.err, b.took, b.mono = err, took, time.Now(); err == nil {
-		b.value, b.known, b.at, b.epoch = value, true, at, epoch
+	if b.err, b.took, b.mono, b.epoch = err, took, time.Now(), epoch; err == nil {
+		b.value, b.known, b.at = value, true, at
 	}
 	owed := b.owed
 	b.reading, b.owed = nil, false
@@ -159,6 +173,32 @@ func (s *shelf) read(b *book, epoch uint64, reading chan struct{}, t terms, from
 	if owed {
 		s.tell()
 	}
+}
+
+// caught is the error of what is done. A panic is an error too: these readings are not made where
+// net/http catches it, and one that fails must not end the daemon with its jobs.
+func caught(do func() error) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &panicked{value, debug.Stack()}
+		}
+	}()
+	return do()
+}
+
+// panicked is a panic as an error, which a page may show.
+type panicked struct {
+	value any
+	stack []byte
+}
+
+func (*panicked) Error() string {
+	return "this program has a mistake here; the daemon's log says where: please report it"
+}
+
+// LogValue implements slog.LogValuer.
+func (p *panicked) LogValue() slog.Value {
+	return slog.GroupValue(slog.Any("panic", p.value), slog.String("stack", string(p.stack)))
 }
 
 // forget drops the readings that nobody asked for longest, beyond mostKept.

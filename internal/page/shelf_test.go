@@ -1,9 +1,12 @@
 package page
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -96,6 +99,71 @@ func TestShelfOfPlans(t *testing.T) {
 		check.Equal(t, r.read("plan", ofFuture), "1, late true, error <nil>", "afterwards")
 		r.end()
 		check.Equal(t, r.worked.Load(), 0, "a plan is not counted as work for open pages: it is seldom enough")
+	})
+}
+
+// What fails is not read again and again by a page that is told of each failure.
+func TestShelfOfFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReadings(t)
+		open := func(key string, terms terms) int64 {
+			before := r.count.Load()
+			for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(20 * time.Millisecond) {
+				r.read(key, terms)
+			}
+			return r.count.Load() - before
+		}
+		r.takes, r.fails = 200*time.Millisecond, errors.New("too many passes")
+		check.Equal(t, open("plan", ofFuture), 1, "a plan that was never read")
+		check.Equal(t, r.read("plan", ofFuture), "none, late false, error too many passes")
+		time.Sleep(ofFuture.fresh)
+		check.Equal(t, open("plan", ofFuture), 1, "when it is old")
+		r.fails = nil
+		check.Equal(t, r.read("jobs", ofPresent), "3, late false, error <nil>")
+		r.fails = errors.New("out of reach")
+		r.changed()
+		check.Equal(t, open("jobs", ofPresent), 5, "each 2 s, after a change")
+		r.fails = nil
+		r.changed()
+		check.Equal(t, r.read("jobs", terms{patient: time.Second}), "9, late false, error <nil>", "after a further change, at once")
+		r.end()
+	})
+}
+
+// A panic in a reading, or in a look for changes, is an error of it: the daemon goes on.
+func TestPanicsAreErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var log bytes.Buffer
+		w.o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		var none *look.Spending
+		w.shelf.get(t.Context(), "budget up/key", ofPresent, w.reader, func(context.Context, *look.Reader) (any, error) { return none.At, nil })
+		page := w.answer(t, "/budget?name=up/key").Body.String()
+		check.Contains(t, page, "This program has a mistake here")
+		check.Equal(t, strings.Contains(page, "nil pointer"), false, "the panic is shown")
+		check.Contains(t, log.String(), `what="budget up/key" error.panic="runtime error: invalid memory address`)
+		check.Contains(t, log.String(), "shelf_test.go", "its stack")
+		works := w.o.Reader
+		var looks atomic.Int64
+		w.o.Reader = func() *look.Reader {
+			if looks.Add(1) == 1 {
+				panic("this look")
+			}
+			return works()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		following := make(chan struct{})
+		go func() {
+			defer close(following)
+			w.Follow(ctx)
+		}()
+		_, over := w.listen(ctx)
+		time.Sleep(3 * time.Second)
+		check.Equal(t, looks.Load() >= 3, true, "there are further looks")
+		cancel()
+		<-following
+		<-over
+		check.Contains(t, log.String(), `what="what has changed" error.panic="this look"`)
 	})
 }
 

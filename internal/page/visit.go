@@ -11,6 +11,10 @@ import (
 // liveHeader marks the requests of the script of an open page.
 const liveHeader = "Quotactl-Live"
 
+// visitWaits bounds how long a page waits for its numbers, however many kinds it shows: then it
+// says that they are being read. The server gives an answer more time than that.
+const visitWaits = 10 * time.Second
+
 // visit is one request for a page.
 type visit struct {
 	site    *Site
@@ -21,7 +25,7 @@ type visit struct {
 	live    bool
 
 	readings []reading
-	waited   time.Duration // for readings
+	waited   time.Duration // for readings: at most visitWaits in all
 	pending  bool          // numbers are being read that the page has not
 	problem  string        // why numbers are missing or old
 }
@@ -45,6 +49,8 @@ func (v *visit) query(name string) string { return text(v.r.URL.Query().Get(name
 // take takes numbers from the shelf; what says in plain words which, and ok whether there are any.
 func take[T any](v *visit, what, key string, t terms, read func(context.Context, *look.Reader) (T, error)) (value T, ok bool) {
 	t.live = v.live
+	left := max(0, visitWaits-v.waited)
+	t.first, t.patient = min(t.first, left), min(t.patient, left)
 	began := time.Now()
 	got := v.site.shelf.get(v.r.Context(), key, t, v.reader, func(ctx context.Context, from *look.Reader) (any, error) { return read(ctx, from) })
 	v.waited += time.Since(began)
