@@ -49,7 +49,7 @@ type bar struct {
 // newCard is a budget in short; the forecast may be nil.
 func newCard(b budget.Status, ahead *answer.BudgetForecast) budgetCard {
 	card := budgetCard{Name: b.Budget, Level: levelGood}
-	tightest := b.Tightest()
+	tightest := narrowest(b)
 	closed, lock, locked := closedBy(b)
 	switch {
 	case locked:
@@ -60,10 +60,11 @@ func newCard(b budget.Status, ahead *answer.BudgetForecast) budgetCard {
 	default:
 		card.Level = levelOf(*tightest)
 		card.FigureLevel = card.Level
-		card.Figure = count(tightest.Remaining)
-		card.Caption = fmt.Sprintf("of %s left, limit %s", countOf(tightest.Limit.Limit, tightest.Counts), tightest.Name)
-		if kept := keptOf(*tightest); kept != "" {
-			card.Caption += ", " + kept
+		kept := keptOf(*tightest)
+		card.Figure = count(tightest.Remaining - kept)
+		card.Caption = fmt.Sprintf("of %s %s, limit %s", countOf(tightest.Limit.Limit, tightest.Counts), freeOf(*tightest), tightest.Name)
+		if kept > 0 {
+			card.Caption += ", " + keptText(*tightest)
 		}
 		if text := returns(*tightest, b.At); text != "" {
 			card.Facts = append(card.Facts, sentence(text))
@@ -131,7 +132,7 @@ func levelOf(l budget.LimitStatus) string {
 		return levelQuiet
 	case l.Remaining == 0:
 		return levelOut
-	case float64(l.Remaining) < 0.1*float64(l.Limit.Limit):
+	case float64(l.Remaining-keptOf(l)) < 0.1*float64(l.Limit.Limit):
 		return levelLow
 	}
 	return levelGood
@@ -146,13 +147,10 @@ func newLimitRow(l budget.LimitStatus, b budget.Status) limitRow {
 	for _, h := range l.Held {
 		row.Held += h.Amount
 	}
-	for _, s := range l.Shares {
-		row.Kept += s.Kept
-	}
 	if lock, locked := b.LockOf(l.Name); locked {
 		row.Level, row.Notes = levelOut, append([]string{lockText(lock)}, row.Notes...)
 	}
-	row.Kept = min(row.Kept, row.Left)
+	row.Kept = keptOf(l)
 	whole := float64(l.Limit.Limit)
 	row.Bar = bar{
 		Used: percent(float64(l.Used), whole), HeldAt: percent(float64(l.Used), whole), Held: percent(float64(min(row.Held, max(0, l.Limit.Limit-l.Used))), whole),

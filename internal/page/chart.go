@@ -197,6 +197,9 @@ func (p *plot) foresee(l *answer.PlanLimit) {
 			p.ahead = append(p.ahead, point{at, s.Used})
 		}
 	}
+	if at := time.Time(l.LeastAt); at.After(p.now) { // the peak may be between two samples
+		p.ahead = append(p.ahead, point{at, l.Limit - l.Least})
+	}
 	slices.SortStableFunc(p.ahead, func(a, b point) int { return a.at.Compare(b.at) })
 	p.ahead = slices.DeleteFunc(p.ahead, func(one point) bool { return one.at.After(p.until) })
 }

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode"
 
 	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/screen"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -50,7 +50,7 @@ func shapesOf(t testing.TB, text string) map[string]string {
 	w := newWorld(t)
 	w.lives(t, text)
 	named := strings.Map(func(r rune) rune { // neither names nor tokens have these
-		if unicode.IsControl(r) {
+		if screen.Obeyed(r) {
 			return -1
 		}
 		return r

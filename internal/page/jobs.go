@@ -35,6 +35,9 @@ type jobRow struct {
 // newJobRow is a job's row; the plan may be empty.
 func newJobRow(one answer.Job, ahead look.Foresight) jobRow {
 	row := jobRow{Name: one.Name, Budget: one.Budget, State: one.State(), Level: levelGood, Schedule: one.Schedule.String(), Zone: one.Schedule.Zone().String(), Next: one.NextTick, view: one}
+	if one.Pause != nil { // its ticks are skipped
+		row.Next = time.Time{}
+	}
 	if last := one.LastPass; last != nil {
 		row.Outcome, row.Units, row.Last = string(last.Outcome), last.Units, last.Ended.Time
 		if row.Last.IsZero() {

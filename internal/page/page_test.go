@@ -105,11 +105,11 @@ func TestPagesShowWhatIsSo(t *testing.T) {
 		says []string
 	}{
 		{"/", []string{
-			"up/key 879 of 1,000 units left, limit daily, 80 of them kept for nightly By plan: nightly ", "Resets at 2026-11-28 00:00:00Z.", "By plan: nightly (tick", "up/spare", "up/spare Locked no call is allowed Limit daily is locked until 2026-11-27 22:14:05Z: disk full.",
+			"up/key 799 of 1,000 units free, limit daily, 80 more kept for nightly By plan: nightly ", "Resets at 2026-11-28 00:00:00Z.", "By plan: nightly (tick", "up/spare", "up/spare Locked no call is allowed Limit daily is locked until 2026-11-27 22:14:05Z: disk full.",
 			"As of 21:14:05Z, now", "Jobs", "Alert team: a message could not be delivered",
 		}},
 		{"/budget?name=up/key", []string{
-			"879 of 1,000 units left, limit daily", "share nightly is guaranteed 200: 120 used, 80 kept, 0 borrowed", "nightly daily 200 200 120 80 0", "nightly 120 12 99.2%", "hourly 1 1 0.8%",
+			"799 of 1,000 units free, limit daily", "share nightly is guaranteed 200: 120 used, 80 kept, 0 borrowed", "nightly daily 200 200 120 80 0", "nightly 120 12 99.2%", "hourly 1 1 0.8%",
 			"get 120 12 99.2%", "burst bucket 1/1s", "use by hour as of",
 		}},
 		{"/budget?name=up/spare", []string{"Locks", "Limit daily is locked until 2026-11-27 22:14:05Z: disk full", "Nothing was charged lately."}},

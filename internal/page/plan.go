@@ -1,6 +1,7 @@
 package page
 
 import (
+	"slices"
 	"time"
 
 	"github.com/quotactl/quotactl/budget/limit"
@@ -30,6 +31,7 @@ type planBody struct {
 type planRow struct {
 	Name, Budget, Needs, First string
 	Level                      string
+	Unknown                    bool // what its runs need
 	Passes, Complete           int
 	Cut, NotStarted            int
 	Deferred, Skipped, Failed  int
@@ -96,6 +98,9 @@ func (p *planBody) fill(seen look.Foresight) {
 			row.First, row.Level = cutText(j.FirstCut, false), levelLow
 			p.Jobs = append(p.Jobs, row)
 			continue
+		}
+		if slices.Contains(seen.Plan.Guesses, j.Job) { // nothing is counted for it
+			row.Level, row.Unknown = levelQuiet, true
 		}
 		good = append(good, row)
 	}

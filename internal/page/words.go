@@ -29,7 +29,10 @@ func roughly(d time.Duration) string                         { return view.Rough
 func plural(n int, what string) string                       { return view.Plural(n, what) }
 func kind(w limit.Window) string                             { return view.Kind(screen.Pipe(), w) }
 func hidden(l budget.LimitStatus) bool                       { return view.Hidden(l) }
-func keptOf(l budget.LimitStatus) string                     { return view.Kept(l) }
+func narrowest(b budget.Status) *budget.LimitStatus          { return view.Narrowest(b) }
+func keptOf(l budget.LimitStatus) int64                      { return view.Kept(l) }
+func keptText(l budget.LimitStatus) string                   { return view.KeptText(l) }
+func freeOf(l budget.LimitStatus) string                     { return view.Free(l) }
 func lockText(l budget.Lock) string                          { return view.Lock(screen.Pipe(), l) }
 func othersText(o budget.OtherShares) string                 { return view.Others(screen.Pipe(), o) }
 func aheadText(b budget.Status) string                       { return line(view.Ahead(screen.Pipe(), b, time.Hour)) }

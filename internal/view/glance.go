@@ -48,7 +48,7 @@ func glanceHead(on screen.Screen, b budget.Status) string {
 	if l == nil {
 		return on.Wrap("", name+"  no limits")
 	}
-	left := fmt.Sprintf("%s of %s %s %s", on.Number(l.Remaining-kept(*l)), on.Number(l.Limit.Limit), what(l), Free(*l))
+	left := fmt.Sprintf("%s of %s %s %s", on.Number(l.Remaining-Kept(*l)), on.Number(l.Limit.Limit), what(l), Free(*l))
 	_, locked := b.LockOf("")
 	switch {
 	case locked:
@@ -61,7 +61,7 @@ func glanceHead(on screen.Screen, b budget.Status) string {
 		left = on.Strong(left)
 	}
 	text := fmt.Sprintf("%s  %s in limit %s", name, left, l.Name)
-	if kept := Kept(*l); kept != "" {
+	if kept := KeptText(*l); kept != "" {
 		text += ", " + kept
 	}
 	if back := backText(on, *l); back != "" {
@@ -130,7 +130,7 @@ func freePart(l budget.LimitStatus) float64 {
 	if l.Observe {
 		return 2
 	}
-	return float64(l.Remaining-kept(l)) / float64(max(1, l.Limit.Limit))
+	return float64(l.Remaining-Kept(l)) / float64(max(1, l.Limit.Limit))
 }
 
 // The widths of a bar, in columns.
@@ -151,7 +151,7 @@ func glanceBars(on screen.Screen, b budget.Status, rows []budget.LimitStatus, al
 		bar = max(leastBar, min(mostBar, on.Width-wide[0]-wide[1]-6))
 	}
 	for i, l := range rows {
-		line := fmt.Sprintf("  %-*s  %s  %*s", wide[0], names[i], on.Bar(bar, l.Used+held(l), kept(l), l.Limit.Limit), wide[1], counts[i])
+		line := fmt.Sprintf("  %-*s  %s  %*s", wide[0], names[i], on.Bar(bar, l.Used+held(l), Kept(l), l.Limit.Limit), wide[1], counts[i])
 		if beside && backs[i] != "" {
 			line += "  " + on.Faint(backs[i])
 		}
@@ -181,7 +181,7 @@ func glanceNotes(on screen.Screen, b budget.Status, l budget.LimitStatus, all bo
 	if l.Drift > 0 {
 		list = append(list, on.Warn("! ")+fmt.Sprintf("the upstream counts %s more than was charged", on.Number(l.Drift)))
 	}
-	if n := kept(l); n > 0 {
+	if n := Kept(l); n > 0 {
 		list = append(list, on.Faint(fmt.Sprintf("▒ %s kept for %s", on.Number(n), keptFor(l))))
 	}
 	if n := held(l); n > 0 {
@@ -190,10 +190,10 @@ func glanceNotes(on screen.Screen, b budget.Status, l budget.LimitStatus, all bo
 	return list
 }
 
-// Kept is how much of what is left of a limit is kept for its shares, as "2,000 more kept for
+// KeptText says how much of what is left of a limit is kept for its shares, as "2,000 more kept for
 // nightly"; empty: nothing.
-func Kept(l budget.LimitStatus) string {
-	n := kept(l)
+func KeptText(l budget.LimitStatus) string {
+	n := Kept(l)
 	if n == 0 {
 		return ""
 	}
@@ -202,14 +202,14 @@ func Kept(l budget.LimitStatus) string {
 
 // Free is what the number of units beside it are: left, or free if others are kept.
 func Free(l budget.LimitStatus) string {
-	if kept(l) > 0 {
+	if Kept(l) > 0 {
 		return "free"
 	}
 	return "left"
 }
 
-// kept is how much of what is left of a limit is kept for its shares.
-func kept(l budget.LimitStatus) (sum int64) {
+// Kept is how much of what is left of a limit is kept for its shares.
+func Kept(l budget.LimitStatus) (sum int64) {
 	for _, s := range l.Shares {
 		sum += s.Kept
 	}
@@ -239,7 +239,7 @@ func Left(b budget.Status) string {
 	if l == nil {
 		return "no limits"
 	}
-	text := fmt.Sprintf("%d of %d %s %s in limit %s", l.Remaining-kept(*l), l.Limit.Limit, what(l), Free(*l), l.Name)
+	text := fmt.Sprintf("%d of %d %s %s in limit %s", l.Remaining-Kept(*l), l.Limit.Limit, what(l), Free(*l), l.Name)
 	if _, locked := b.LockOf(""); locked {
 		text = "locked, " + text
 	}
