@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -67,7 +69,9 @@ func TestStatusOfAServerThatRefuses(t *testing.T) {
 		check.Equal(t, code, c.code, name, stdout, stderr)
 		check.Contains(t, stderr, c.says, name)
 	}
-	for _, wrong := range [][]string{{"--server", "jobs.internal"}, {"--server", "http://a:b@c"}, {"--token-env", "READ"}, {"--server", "http://localhost", "--sandbox"}, {"--server", "http://localhost", "--token-env", "NONE"}} {
+	token := filepath.Join(t.TempDir(), "token")
+	must.Do(t, os.WriteFile(token, []byte("a-token-that-may-look"), 0o600))
+	for _, wrong := range [][]string{{"--server", "jobs.internal"}, {"--server", "http://a:b@c"}, {"--token-env", "READ"}, {"--server", "http://localhost", "--sandbox"}, {"--server", "http://localhost", "--token-env", "NONE"}, {"--server", "http://jobs.internal", "--token-file", token}} {
 		_, stderr, code := runIn(t, noEnv, time.Now(), append([]string{"status"}, wrong...)...)
 		check.Equal(t, code, exitUsage, wrong, stderr)
 	}

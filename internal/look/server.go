@@ -19,6 +19,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/screen"
+	"github.com/quotactl/quotactl/internal/serve"
 )
 
 // Server is a daemon that is asked over HTTP what its store knows, by those who may not, or
@@ -52,6 +53,8 @@ func NewServer(address, token string) (*Server, error) {
 		}
 	} else if u, err := url.Parse(address); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {
 		return nil, errors.New("write the daemon's address as http://localhost:8080, https://HOST:PORT or unix:/path")
+	} else if token != "" && u.Scheme == "http" && !serve.IsLoopback(u.Hostname()) {
+		return nil, errors.New("a token that goes to another machine over http:// can be read on its way: use https://")
 	}
 	s.http = &http.Client{Transport: transport, Timeout: serverTime, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	return s, nil
