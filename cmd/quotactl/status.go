@@ -223,8 +223,10 @@ func statusText(on screen.Screen, o look.Overview, all bool) string {
 	if len(o.Jobs) > 0 {
 		parts = append(parts, jobview.Summary(on, o.Jobs, o.At).String())
 	}
-	if lines := alert.Lines(o.Alerts); lines != "" {
+	if lines := alert.Lines(o.Alerts); lines != "" && !on.Terminal {
 		parts = append(parts, lines)
+	} else if lines != "" {
+		parts = append(parts, on.Wrap(on.Bad("✗ "), strings.ReplaceAll(strings.TrimSpace(lines), "\n", "; ")))
 	}
 	if on.Terminal {
 		parts = append(parts, view.AsOf(on, o.At, o.Store))

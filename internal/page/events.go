@@ -181,6 +181,10 @@ func (s *Site) Follow(ctx context.Context) {
 			return
 		case err != nil:
 			s.unread(slog.LevelDebug, "what has changed", err)
+			if !failed { // open pages say so, too
+				s.shelf.changed()
+				s.events.tell()
+			}
 		case now != mark || failed: // a page may still say that numbers could not be read
 			mark = now
 			s.shelf.changed()

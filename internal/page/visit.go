@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"time"
@@ -56,7 +57,7 @@ func take[T any](v *visit, what, key string, t terms, read func(context.Context,
 	v.waited += time.Since(began)
 	switch {
 	case got.err != nil && got.known:
-		v.problem = "Some of these numbers are old: what is newer could not be read. " + sentence(got.err.Error())
+		v.problem = "Some of these numbers are old: " + cmp.Or(what, "what is newer") + " could not be read. " + sentence(got.err.Error())
 	case got.err != nil:
 		v.problem = "Not all could be read that belongs here. " + sentence(got.err.Error())
 	case !got.known:
