@@ -20,7 +20,7 @@ var (
 	// ofPast are those of what changes little.
 	ofPast = terms{fresh: 15 * time.Second, patient: 100 * time.Millisecond, first: visitWaits}
 	// ofFuture are those of a plan: no page waits long for one.
-	ofFuture = terms{fresh: time.Minute, costs: 20, patient: 0, first: 50 * time.Millisecond, slow: true, ageing: true}
+	ofFuture = terms{fresh: time.Minute, costs: 20, patient: 0, first: 25 * time.Millisecond, slow: true, ageing: true}
 	// ofSearch are those of what may have to read all records of all jobs.
 	ofSearch = terms{fresh: 2 * time.Second, patient: 100 * time.Millisecond, first: 100 * time.Millisecond, slow: true}
 	// ofAnswer are those of an answer that reads the whole ledger.
