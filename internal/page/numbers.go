@@ -24,7 +24,7 @@ var (
 	// ofSearch are those of what may have to read all records of all jobs.
 	ofSearch = terms{fresh: 2 * time.Second, patient: 100 * time.Millisecond, first: 100 * time.Millisecond, slow: true}
 	// ofAnswer are those of an answer that reads the whole ledger.
-	ofAnswer = terms{fresh: 2 * time.Second, patient: 100 * time.Millisecond, first: 100 * time.Millisecond, slow: true, ageing: true}
+	ofAnswer = terms{fresh: 2 * time.Second, patient: 100 * time.Millisecond, first: 60 * time.Millisecond, slow: true, ageing: true}
 )
 
 // overview is the state of all budgets and jobs, and how alerts fare.
