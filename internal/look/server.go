@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
@@ -98,12 +99,12 @@ func (s *Server) Overview(ctx context.Context, names []string) (Overview, json.R
 	return seen, body, nil
 }
 
-var escapes = regexp.MustCompile(`\\(?:u[0-9a-fA-F]{4}|.)`)
+var escapes = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\\(?:u[0-9a-fA-F]{4}|.)`) })
 
 // clean replaces the control characters in the strings of a JSON text, which a terminal would
 // obey. The daemon is another machine's, and much that it shows was written by others.
 func clean(text []byte) []byte {
-	text = escapes.ReplaceAllFunc(text, func(escape []byte) []byte {
+	text = escapes().ReplaceAllFunc(text, func(escape []byte) []byte {
 		switch escape[1] {
 		case 'b', 'f', 'n', 'r', 't':
 			return []byte("?")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -107,13 +108,13 @@ type bit struct {
 	At   time.Time // zero: a text
 }
 
-var instants = regexp.MustCompile(`\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{6})?Z`)
+var instants = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{6})?Z`) })
 
 // prose divides a sentence at the instants that it names, so that a page marks them as such.
 func prose(of string) (bits []bit) {
 	of = text(of)
 	end := 0
-	for _, place := range instants.FindAllStringIndex(of, -1) {
+	for _, place := range instants().FindAllStringIndex(of, -1) {
 		at, err := time.Parse(time.RFC3339, strings.Replace(of[place[0]:place[1]], " ", "T", 1))
 		if err != nil {
 			continue
