@@ -50,7 +50,7 @@ FULL := -p 2 -parallel 4
 # The race detector takes these in make test, which runs them with it alone: they build
 # without SQLite, which takes minutes to build for it. make test-full takes everything,
 # with it and without.
-CONCURRENT := ./budget/budgethttp ./budget ./budget/config ./budget/limit ./internal/linear ./internal/presets ./internal/proc ./internal/serve ./jobs/sandbox
+CONCURRENT := ./budget/budgethttp ./budget ./budget/config ./budget/limit ./internal/linear ./internal/presets ./internal/proc ./internal/serve ./internal/screen ./jobs/sandbox
 # openai-go alone takes a minute and more to compile: make test-full has it.
 CLIENTS := ./discord/... ./github/... ./slack/... ./youtube/...
 

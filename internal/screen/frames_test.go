@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/quotactl/quotactl/internal/check"
@@ -13,6 +14,7 @@ import (
 // glass is a terminal that knows what frames write, and no more.
 type glass struct {
 	t             *testing.T
+	mu            sync.Mutex // guards all below
 	width, height int
 	rows          []string
 	row           int
@@ -25,7 +27,23 @@ func newGlass(t *testing.T, width, height int) *glass {
 	return &glass{t: t, width: width, height: height, rows: make([]string, height)}
 }
 
+// shows is what the first rows show.
+func (g *glass) shows(n int) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return strings.Join(g.rows[:n], "|")
+}
+
+// size is how large it is.
+func (g *glass) size() (width, height int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.width, g.height
+}
+
 func (g *glass) Write(text []byte) (int, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	for rest := string(text); rest != ""; {
 		took := 0
 		for sequence, do := range map[string]func(){

@@ -8,6 +8,8 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -76,7 +78,7 @@ func TestBar(t *testing.T) {
 // What is done is shown after a second, with how long it takes, below what is written meanwhile.
 func TestLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
+		var out buffer
 		live := NewLive(&out, func() Screen { return Screen{Terminal: true, Width: 30, Height: 10} })
 		to := live.Above(&out)
 		end := live.While(func() string { return "waiting for units that return much later" })
@@ -84,8 +86,7 @@ func TestLive(t *testing.T) {
 			t.Helper()
 			time.Sleep(after)
 			synctest.Wait()
-			check.Equal(t, out.String(), want, what)
-			out.Reset()
+			check.Equal(t, out.take(), want, what)
 		}
 		wrote(900*time.Millisecond, "", "at first")
 		wrote(200*time.Millisecond, "1s  waiting for units that r…", "after a second")
@@ -156,14 +157,18 @@ func TestWatch(t *testing.T) {
 		g := newGlass(t, 60, 12)
 		ctx, cancel := context.WithCancel(t.Context())
 		resized := make(chan struct{})
-		looks, failing, said := 0, false, ""
+		var failing atomic.Bool
+		var said atomic.Value
+		said.Store("")
 		done := make(chan error)
 		on := func() Screen {
-			return Screen{Terminal: true, Width: g.width, Height: 12, Zone: time.UTC, Now: time.Now()}
+			width, height := g.size()
+			return Screen{Terminal: true, Width: width, Height: height, Zone: time.UTC, Now: time.Now()}
 		}
 		go func() {
-			done <- Watch(ctx, g, on, every, resized, func() string { return said }, func(context.Context) (func(Screen) string, error) {
-				if looks++; failing {
+			looks := 0
+			done <- Watch(ctx, g, on, every, resized, func() string { return said.Load().(string) }, func(context.Context) (func(Screen) string, error) {
+				if looks++; failing.Load() {
 					return nil, errors.New("no store")
 				}
 				n := looks
@@ -173,27 +178,53 @@ func TestWatch(t *testing.T) {
 		rows := func(what string, want ...string) {
 			t.Helper()
 			synctest.Wait()
-			check.Equal(t, strings.Join(g.rows[:len(want)], "|"), strings.Join(want, "|"), what)
+			check.Equal(t, g.shows(len(want)), strings.Join(want, "|"), what)
 		}
 		rows("at once", "every 2s; Ctrl-C ends", "look 1, 60 wide")
 		time.Sleep(every)
 		rows("the second look", "every 2s; Ctrl-C ends", "look 2, 60 wide")
+		g.mu.Lock()
 		g.width = 70
+		g.mu.Unlock()
 		resized <- struct{}{}
 		rows("resized", "every 2s; Ctrl-C ends", "look 2, 70 wide")
-		failing = true
+		failing.Store(true)
 		time.Sleep(every)
 		rows("a failure", "✗ not read at 00:00:04: no store; what is below is older", "look 2, 70 wide")
-		failing = false
+		failing.Store(false)
 		time.Sleep(every)
 		rows("again", "every 2s; Ctrl-C ends", "look 4, 70 wide")
-		said = "a warning \x1b[2J"
+		said.Store("a warning \x1b[2J")
 		time.Sleep(every)
 		rows("a line of the log", "! a warning ?[2J", "look 5, 70 wide")
 		cancel()
 		check.NoError(t, <-done, "the end")
+		g.mu.Lock()
+		defer g.mu.Unlock()
 		check.Equal(t, g.open, false, "the terminal is as it was")
 	})
 	err := Watch(t.Context(), io.Discard, Pipe, time.Hour, nil, func() string { return "" }, func(context.Context) (func(Screen) string, error) { return nil, io.EOF })
 	check.Is(t, err, io.EOF, "the first look")
+}
+
+// buffer is what is written, by several.
+type buffer struct {
+	mu   sync.Mutex // guards text
+	text []byte
+}
+
+func (b *buffer) Write(text []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.text = append(b.text, text...)
+	return len(text), nil
+}
+
+// take is what was written since the last take.
+func (b *buffer) take() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	text := string(b.text)
+	b.text = nil
+	return text
 }
