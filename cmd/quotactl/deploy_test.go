@@ -116,7 +116,10 @@ func TestACrashIsStartedAnew(t *testing.T) {
 	p.logged("msg=job job=trending")
 	p.signal(syscall.SIGABRT) // the watchdog's
 	p.exits(-1)
-	if status, ok := p.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() || status.Signal() != syscall.SIGABRT {
+	// Which signal it is does not matter to systemd: one run of some thousand ends with another,
+	// since the runtime itself may crash while it writes down all goroutines of a program that is
+	// interrupted at any place.
+	if status, ok := p.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() {
 		t.Errorf("it ended with %v", p.ProcessState)
 	}
 }
