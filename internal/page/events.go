@@ -17,7 +17,7 @@ const (
 	// less than one part in lookCosts of a core, beyond what they may take at once.
 	lookEvery  = time.Second
 	lookLatest = 15 * time.Second
-	lookCosts  = 100
+	lookCosts  = 200
 	atOnce     = 250 * time.Millisecond
 	// mostWork is the most that one look, reading or page counts for: what took longer has waited
 	// for the store, which costs nothing here.
