@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -75,7 +77,14 @@ func TestStatusOfAServerThatRefuses(t *testing.T) {
 		_, stderr, code := runIn(t, noEnv, time.Now(), append([]string{"status"}, wrong...)...)
 		check.Equal(t, code, exitUsage, wrong, stderr)
 	}
-	_, stderr, code := runIn(t, noEnv, time.Now(), "status", "--server", "http://127.0.0.1:1")
+	untrusted := httptest.NewUnstartedServer(http.NotFoundHandler())
+	untrusted.Config.ErrorLog = log.New(io.Discard, "", 0)
+	untrusted.StartTLS()
+	defer untrusted.Close()
+	_, stderr, code := runIn(t, noEnv, time.Now(), "status", "--server", untrusted.URL)
+	check.Equal(t, code, exitFailed, stderr)
+	check.Contains(t, stderr, "its certificate is not trusted here", "a certificate of nobody")
+	_, stderr, code = runIn(t, noEnv, time.Now(), "status", "--server", "http://127.0.0.1:1")
 	check.Equal(t, code, exitUnavailable, stderr)
 }
 

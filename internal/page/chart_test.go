@@ -9,6 +9,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/look"
 	"github.com/quotactl/quotactl/internal/must"
@@ -155,4 +156,14 @@ func TestBar(t *testing.T) {
 	l.Used, l.Remaining = 300, 0
 	row = newLimitRow(l, budget.Status{})
 	check.Equal(t, row.Bar, bar{Used: "100.00%", HeldAt: "100.00%", Held: "0.00%", KeptAt: "100.00%", Kept: "0.00%", Level: levelOut, Label: "300 of 200 units used, 20 held"})
+}
+
+// A plan's peak between two samples is on its curve.
+func TestPeakBetweenSamples(t *testing.T) {
+	from := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
+	peak := from.Add(10 * time.Minute)
+	c := plot{limit: 100, from: from, until: from.Add(time.Hour), now: from}
+	c.foresee(&answer.PlanLimit{Limit: 100, Least: 20, LeastAt: answer.Instant(peak)})
+	check.Equal(t, len(c.ahead), 1, "points")
+	check.Equal(t, c.ahead[0], point{peak, 80}, "the peak")
 }

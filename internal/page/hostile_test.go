@@ -95,7 +95,7 @@ func FuzzTexts(f *testing.F) {
 	plain := shapesOf(f, "plain words")
 	f.Fuzz(func(t *testing.T, text string) {
 		if strings.TrimSpace(text) == "" || len(text) > 200 { // what is empty is not shown
-			t.Skip()
+			return
 		}
 		for path, got := range shapesOf(t, text) {
 			check.Equal(t, got, plain[path], path)

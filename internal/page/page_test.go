@@ -108,6 +108,8 @@ func TestPagesShowWhatIsSo(t *testing.T) {
 			"up/key 799 of 1,000 units free, limit daily, 80 more kept for nightly By plan: nightly ", "Resets at 2026-11-28 00:00:00Z.", "By plan: nightly (tick", "up/spare", "up/spare Locked no call is allowed Limit daily is locked until 2026-11-27 22:14:05Z: disk full.",
 			"As of 21:14:05Z, now", "Jobs", "Alert team: a message could not be delivered",
 		}},
+		{"/job?name=nightly", []string{"State running", "Next pass – Last pass"}}, // it is paused: its ticks are skipped
+		{"/plan", []string{"spare 8 not known –"}},                                // nothing is counted for it
 		{"/budget?name=up/key", []string{
 			"799 of 1,000 units free, limit daily", "share nightly is guaranteed 200: 120 used, 80 kept, 0 borrowed", "nightly daily 200 200 120 80 0", "nightly 120 12 99.2%", "hourly 1 1 0.8%",
 			"get 120 12 99.2%", "burst bucket 1/1s", "use by hour as of",
