@@ -12,10 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quotactl/quotactl/internal/alert"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/look"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/screen"
+	"github.com/quotactl/quotactl/jobs"
 )
 
 // hostile is what a daemon may say of one budget, with what a terminal would obey in every text.
@@ -86,6 +88,17 @@ func TestStatusOfAServerThatRefuses(t *testing.T) {
 	check.Contains(t, stderr, "its certificate is not trusted here", "a certificate of nobody")
 	_, stderr, code = runIn(t, noEnv, time.Now(), "status", "--server", "http://127.0.0.1:1")
 	check.Equal(t, code, exitUnavailable, stderr)
+}
+
+// What is wrong with an alert is as wide as the terminal.
+func TestAlertsOnATerminal(t *testing.T) {
+	since := jobs.Instant{Time: time.Unix(0, 0)}
+	o := look.Overview{At: time.Unix(0, 0), Alerts: []alert.Health{{Alert: "team", Failing: 1, Since: &since, Error: strings.Repeat("no answer ", 20)}}}
+	text := statusText(screen.Screen{Terminal: true, Width: 60, Height: 20, Zone: time.UTC, Now: time.Unix(0, 0)}, o, false)
+	check.Contains(t, text, "✗ alert team: a message could not be delivered")
+	for line := range strings.SplitSeq(text, "\n") {
+		check.Equal(t, len([]rune(line)) <= 60, true, line)
+	}
 }
 
 // What a daemon says of its store is shown as what is read there.

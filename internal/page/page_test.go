@@ -167,6 +167,10 @@ func TestForms(t *testing.T) {
 	check.Equal(t, forms("/budget?name=up/spare"), out+`
 /do/unlock csrf=c back=/budget?name=up/spare budget=up/spare limit=daily
 /do/lock csrf=c back=/budget?name=up/spare budget=up/spare limit for why`)
+	for _, may := range []bool{false, true} {
+		w.visitor = Visitor{SignedIn: true, Token: true, MayAct: may}
+		check.Equal(t, strings.Contains(w.answer(t, "/jobs").Body.String(), "signed in to look"), !may, "who may only look is told so")
+	}
 	w.visitor = Visitor{Token: true}
 	links := w.page(t, "/jobs?q=a&page=2").all(func(e *element) bool { return strings.HasPrefix(e.attrs["href"], "/login") })
 	must.Equal(t, len(links), 1, "ways to sign in")
