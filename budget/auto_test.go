@@ -64,7 +64,7 @@ const oneDay = 24 * time.Hour
 // rejects a call, and from the fifth day on at most 1.5 % of what the stranger left is not
 // spent.
 func TestAutomaticHeadroom(t *testing.T) {
-	luck := rand.New(rand.NewPCG(effort.Seed(t, "QUOTACTL_HEADROOM_SEED"), 1))
+	luck := rand.New(rand.NewPCG(effort.Seed(t), 1))
 	synctest.Test(t, func(t *testing.T) {
 		store, start := autoStore(), time.Now()
 		hosts := []*budget.Budget{must.Get(budget.New(store, autoSpec(t, nil)))(t), must.Get(budget.New(store, autoSpec(t, nil)))(t)}

@@ -141,7 +141,7 @@ func TestManyWaiters(t *testing.T) {
 // about to share, and where waiters wait for one limit by different operations.
 func TestManyWaitersKeepTheirOrder(t *testing.T) {
 	t.Parallel()
-	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
+	seed := effort.Seed(t)
 	for round := range effort.Of(10, 100) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, uint64(round)))
@@ -186,7 +186,7 @@ func TestManyWaitersKeepTheirOrder(t *testing.T) {
 // that are cancelled leave, and the others are served in their order.
 func TestManyWaitersThatGiveUp(t *testing.T) {
 	t.Parallel()
-	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
+	seed := effort.Seed(t)
 	synctest.Test(t, func(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		const ofMinute, n = 100, 1000

@@ -248,8 +248,8 @@ func TestPlannedByOthers(t *testing.T) {
 // that somebody else wanted is left at a reset.
 func TestPlannedGuaranteesAtRandom(t *testing.T) {
 	t.Parallel()
-	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
-	for i := range effort.Number(t, "QUOTACTL_PLANNED_WALKS", effort.Of[uint64](1, 20)) {
+	seed := effort.Seed(t)
+	for i := range effort.Of[uint64](1, 4, 20) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { walkPlanned(t, rand.New(rand.NewPCG(seed+i, 0))) })

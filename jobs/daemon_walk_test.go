@@ -25,7 +25,7 @@ import (
 // at once than may, and what is caught up goes one at a time.
 func TestDaemonsAtRandom(t *testing.T) {
 	t.Parallel()
-	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
+	seed := effort.Seed(t)
 	for i := range effort.Of[uint64](3, 10) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()

@@ -21,7 +21,7 @@ import (
 // fetched twice, and what is due does not wait while a daemon and a slot are there.
 func TestDeferralsAtRandom(t *testing.T) {
 	t.Parallel()
-	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
+	seed := effort.Seed(t)
 	for i := range effort.Of[uint64](2, 20) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()

@@ -20,8 +20,8 @@ import (
 // the ledger: at no time is anything counted twice, and at the end nothing is held.
 func TestHoldsAtRandom(t *testing.T) {
 	t.Parallel()
-	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
-	for i := range uint64(max(6, leastKills(t)*3/100)) { //nolint:gosec // it is small
+	seed := effort.Seed(t)
+	for i := range effort.Of[uint64](6, 6, 60) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { walkHolds(t, rand.New(rand.NewPCG(seed+i, 4))) })

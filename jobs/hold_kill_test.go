@@ -72,8 +72,9 @@ var killCases = []killCase{
 // A process that is killed at any of its operations, before or after it is applied, leaves in
 // the ledger what was charged, and from a lease later on nothing else.
 func TestHoldsAtEveryKill(t *testing.T) {
+	effort.OneGoroutine(t)
 	t.Parallel()
-	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
+	seed := effort.Seed(t)
 	var kills atomic.Int64
 	t.Run("cases", func(t *testing.T) {
 		for i, c := range killCases {
@@ -84,8 +85,8 @@ func TestHoldsAtEveryKill(t *testing.T) {
 		}
 	})
 	t.Logf("%d kills", kills.Load())
-	if n := kills.Load(); n < leastKills(t) && !t.Failed() {
-		t.Errorf("%d kills, want %d", n, leastKills(t))
+	if n := kills.Load(); n < leastKills() && !t.Failed() {
+		t.Errorf("%d kills, want %d", n, leastKills())
 	}
 }
 
@@ -93,8 +94,8 @@ func TestHoldsAtEveryKill(t *testing.T) {
 const allKills = 2000
 
 // leastKills is how often at least a process is killed.
-func leastKills(t *testing.T) int64 {
-	return int64(effort.Number(t, "QUOTACTL_KILLS", effort.Of[uint64](100, allKills))) //nolint:gosec // it is small
+func leastKills() int64 {
+	return effort.Of[int64](100, 150, allKills)
 }
 
 // everywhere kills at all operations on all sides, or at small size at some. It returns how
@@ -111,7 +112,7 @@ func (c killCase) everywhere(t *testing.T, rng *rand.Rand) (kills int64) {
 		points = append(points, n)
 	}
 	rng.Shuffle(len(points), func(i, j int) { points[i], points[j] = points[j], points[i] })
-	most, least := len(points), leastKills(t)
+	most, least := len(points), leastKills()
 	if least < allKills { // some at random
 		most = int(least) * 2 / len(killCases)
 	}

@@ -127,7 +127,7 @@ func (p *process) send(what string) (of side, dies, sent bool) {
 	if p.dead {
 		return 0, false, false
 	}
-	if !p.counts || !effort.Full() && idle(what) {
+	if !p.counts || !effort.Of(false, false, true) && idle(what) {
 		return 0, false, true
 	}
 	if p.steps++; p.steps != p.killAt {

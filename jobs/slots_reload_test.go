@@ -22,7 +22,7 @@ import (
 // begins it says then.
 func TestSlotsAreKeptThroughReloads(t *testing.T) {
 	t.Parallel()
-	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
+	seed := effort.Seed(t)
 	for i := range effort.Of[uint64](1, 2) {
 		for _, of := range []string{"youtube/key1", "trending"} {
 			t.Run(fmt.Sprintf("%s/seed=%d", of, seed+i), func(t *testing.T) {

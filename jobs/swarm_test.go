@@ -56,7 +56,7 @@ func TestTenDaemons(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			seed := effort.Seed(t, "QUOTACTL_SEED")
+			seed := effort.Seed(t)
 			s := newSwarm(t, url, rand.New(rand.NewPCG(seed, 0)))
 			for i := range swarmDaemons {
 				s.start(i)

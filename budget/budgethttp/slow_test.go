@@ -224,7 +224,7 @@ func TestSlowCallsNeverPassTheQuota(t *testing.T) {
 	for run := range effort.Of(3, 6) {
 		lease, least := leases[run%3].lease, leases[run%3].least
 		t.Run(fmt.Sprintf("%d lease %s", run, lease), func(t *testing.T) {
-			seed := effort.Seed(t, "QUOTACTL_SEED")
+			seed := effort.Seed(t)
 			saw := slowRun(t, seed, func(b *budget.Budget, base http.RoundTripper) http.RoundTripper {
 				return meter(t, b, budgethttp.Options{Base: base, Refused: budgethttp.Wait, Lease: lease})
 			})
@@ -242,7 +242,7 @@ func TestSlowCallsNeverPassTheQuota(t *testing.T) {
 // The same with charges that are finished when the request is sent: the test above
 // would notice.
 func TestSlowCallsChargedAtOncePassTheQuota(t *testing.T) {
-	seed := effort.Seed(t, "QUOTACTL_SEED")
+	seed := effort.Seed(t)
 	saw := slowRun(t, seed, func(b *budget.Budget, base http.RoundTripper) http.RoundTripper { return plainCharge{b, base} })
 	t.Logf("seed %d: %+v", seed, saw)
 	if !saw.over() {

@@ -154,7 +154,7 @@ func TestFaultsForAJob(t *testing.T) {
 // Lines put together at random, many of which only look like tables, say the same.
 func TestReadForAJobAtRandom(t *testing.T) {
 	t.Parallel()
-	seed := effort.Seed(t, "QUOTACTL_SKIM_SEED")
+	seed := effort.Seed(t)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	lines := []string{
 		"[job.one]", "[job.one.fetch]", "[job.two]", "[job.two.fetch]", "[job.three]", "  [job.three.fetch] # [x", "[ job.one ]", "[job . two]", "[[job.two.list]]",

@@ -4,10 +4,12 @@ import (
 	"testing"
 
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/internal/storetest"
 )
 
 func TestConformance(t *testing.T) {
+	effort.OneGoroutine(t)
 	t.Parallel()
 	storetest.Run(t, func(t testing.TB, clock func() int64) storetest.Store {
 		store := memstore.New(clock)

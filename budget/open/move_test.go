@@ -30,13 +30,12 @@ var movedLimits = []limit.Limit{
 }
 
 // A ledger moves from SQLite to Redis and back, while the one that takes it in is charged:
-// nothing is lost, and nothing counts twice. QUOTACTL_MOVE_CHARGES sets how many charges
-// are moved.
+// nothing is lost, and nothing counts twice.
 func TestMoveToRedisAndBack(t *testing.T) {
 	effort.Processes(t)
 	t.Parallel()
-	calls := int64(effort.Number(t, "QUOTACTL_MOVE_CHARGES", effort.Of[uint64](3_000, 50_000)))
-	rng := rand.New(rand.NewPCG(effort.Seed(t, "QUOTACTL_MOVE_SEED"), 1))
+	calls := effort.Of[int64](3_000, 50_000, 50_000, 1_000_000)
+	rng := rand.New(rand.NewPCG(effort.Seed(t), 1))
 	folder, redis := t.TempDir(), redistest.Start(t).URL(0)
 	sqlite, other := "sqlite:"+filepath.Join(folder, "a.db"), "sqlite:"+filepath.Join(folder, "b.db")
 

@@ -184,7 +184,7 @@ func (u *upstream) most(window time.Duration) (most int64) {
 func TestKilledThroughOutages(t *testing.T) {
 	t.Parallel()
 	effort.Processes(t)
-	seed := effort.Seed(t, "QUOTACTL_SEED")
+	seed := effort.Seed(t)
 	rng := rand.New(rand.NewPCG(seed, 3))
 	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "everysec")
 	proxy := redistest.StartProxy(t, server.Addr, seed)

@@ -14,7 +14,7 @@ import (
 // What a host charged itself is kept in few stretches, of which the newest are single
 // charges and none is long beside its age; what no window counts any more is let go.
 func TestStretchesStayFew(t *testing.T) {
-	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
+	seed := effort.Seed(t)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	const day = int64(24 * time.Hour / time.Microsecond)
 	var list []stretch

@@ -54,6 +54,7 @@ func TestConformanceRedis(t *testing.T) {
 // Miniredis runs the same scripts ten times as slowly. At the small size the tests that make
 // thousands of calls run on the real server alone.
 func TestConformanceMiniredis(t *testing.T) {
+	effort.OneGoroutine(t)
 	t.Parallel()
 	storetest.Run(t, opener("redis://"+miniredis.RunT(t).Addr()), effort.Of([]string{"HoldsOnTime", "I6TrueTime", "I7ManyOperations", "SharesCrowded"}, nil)...)
 }
@@ -64,6 +65,7 @@ func TestWalkRedis(t *testing.T) {
 }
 
 func TestWalkMiniredis(t *testing.T) {
+	effort.OneGoroutine(t)
 	t.Parallel()
 	storetest.Walk(t, opener("redis://"+miniredis.RunT(t).Addr()), effort.Of(500, 4000))
 }

@@ -93,6 +93,7 @@ func olderCharges(t testing.TB, s driver.Store, now *int64) {
 // A ledger of an older format goes on as it was: what is decided on it, what each limit has
 // used and who spent what is as on a ledger of which the model has kept everything.
 func TestConvertsTheOlderFormat(t *testing.T) {
+	effort.OneGoroutine(t)
 	t.Parallel()
 	for _, format := range []string{"1", "2"} {
 		t.Run(format, func(t *testing.T) {

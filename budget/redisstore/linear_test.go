@@ -8,6 +8,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/internal/linear"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
@@ -41,7 +42,7 @@ func sound(store driver.Store) driver.Store { return store }
 // and one that stops in the middle and goes on.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
-	seed := linear.Seed(t)
+	seed := effort.Seed(t)
 	for round := range uint64(3) {
 		server := redistest.Start(t)
 		plan, proxy := linearPlan(t, server, seed+round, sound)
@@ -87,7 +88,7 @@ func TestLinearizable(t *testing.T) {
 // What a store without ids would do under the same lost replies is seen.
 func TestWithoutIDsIsNotLinearizable(t *testing.T) {
 	t.Parallel()
-	plan, proxy := linearPlan(t, redistest.Start(t), linear.Seed(t), linear.WithoutIDs)
+	plan, proxy := linearPlan(t, redistest.Start(t), effort.Seed(t), linear.WithoutIDs)
 	plan.ChargesOnly = true
 	proxy.more.Store(50) // the store's own attempts must not find out too often
 	linear.CheckFlagged(t, linear.Run(t, plan))
@@ -96,14 +97,14 @@ func TestWithoutIDsIsNotLinearizable(t *testing.T) {
 // And what a status that lags would.
 func TestLaggingStatusIsNotLinearizable(t *testing.T) {
 	t.Parallel()
-	plan, _ := linearPlan(t, redistest.Start(t), linear.Seed(t), linear.Lagging)
+	plan, _ := linearPlan(t, redistest.Start(t), effort.Seed(t), linear.Lagging)
 	linear.CheckFlagged(t, linear.Run(t, plan))
 }
 
 // restarts has the server killed and started anew on the way.
 func restarts(t *testing.T, server *redistest.Server) *linear.History {
 	t.Helper()
-	plan, _ := linearPlan(t, server, linear.Seed(t), sound)
+	plan, _ := linearPlan(t, server, effort.Seed(t), sound)
 	plan.Before = func(n int) {
 		if n%100 != 50 {
 			return

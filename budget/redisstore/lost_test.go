@@ -30,16 +30,10 @@ const (
 // wide limits refuse nothing here.
 var wide = []limit.Limit{{Name: "hour", Limit: 1_000_000, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}}
 
-// seed is QUOTACTL_FAULT_SEED, else a new one.
-func seed(t testing.TB) uint64 {
-	t.Helper()
-	return effort.Seed(t, "QUOTACTL_FAULT_SEED")
-}
-
 // lossy are proxies before so many servers, silent as yet.
 func lossy(t testing.TB, n int) []*proxy {
 	t.Helper()
-	first, all := seed(t), make([]*proxy, n)
+	first, all := effort.Seed(t), make([]*proxy, n)
 	for i := range all {
 		all[i] = startProxy(t, "", first+uint64(i), 120*time.Millisecond)
 	}

@@ -35,7 +35,7 @@ type walker struct {
 // A remembered refusal is never given at an instant at which the store would grant the call,
 // whatever this process charges, gives back and changes, and however its clock is set.
 func TestWalk(t *testing.T) {
-	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
+	seed := effort.Seed(t)
 	rng := rand.New(rand.NewPCG(seed, 18))
 	counts := map[string]int{}
 	for range effort.Of(60, 1500) {

@@ -10,6 +10,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/storetest"
 )
@@ -22,12 +23,14 @@ func TestConformance(t *testing.T) {
 // TestConformanceInSteps holds the store to the same when hardly anything fits
 // into one transaction.
 func TestConformanceInSteps(t *testing.T) {
+	effort.OneGoroutine(t)
 	t.Parallel()
 	storetest.Run(t, openForSuite(func(s *sqlitestore.Store) { sqlitestore.SetSteps(s, 100, 60) }))
 }
 
 // TestConformanceWithSums holds the store to the same where sums are made of few entries.
 func TestConformanceWithSums(t *testing.T) {
+	effort.OneGoroutine(t)
 	t.Parallel()
 	storetest.Run(t, openForSuite(func(s *sqlitestore.Store) {
 		sqlitestore.SetSteps(s, 100, 60)

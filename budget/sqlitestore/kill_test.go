@@ -172,7 +172,7 @@ func TestKilledTwoHundredTimes(t *testing.T) {
 	t.Parallel()
 	const processes = 4
 	kills := effort.Of(60, 200)
-	seed := effort.Seed(t, "QUOTACTL_SEED")
+	seed := effort.Seed(t)
 	path := filepath.Join(t.TempDir(), "q.db")
 	told := &acknowledgements{settled: map[string]int64{}}
 	var all sync.WaitGroup

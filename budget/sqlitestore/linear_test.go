@@ -168,7 +168,7 @@ func (c *linearClient) end() error {
 func linearHistory(t *testing.T, fault string, chargesOnly bool) *linear.History {
 	t.Helper()
 	effort.Processes(t)
-	seed := linear.Seed(t)
+	seed := effort.Seed(t)
 	orders := must.Get(json.Marshal(linearOrders{filepath.Join(t.TempDir(), "q.db"), fault}))(t)
 	var deaths atomic.Int64
 	var heals atomic.Bool

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/quotactl/quotactl/internal/effort"
 )
 
 // misplaced are configurations in which a person has written a secret where
@@ -99,6 +101,7 @@ output    = "data/{tick}.ndjson"
 // I9: nor is one in what is said of a configuration that holds it where none
 // belongs, nor of arguments.
 func TestNoSecretLeavesAWrongConfiguration(t *testing.T) {
+	effort.OneGoroutine(t)
 	t.Parallel()
 	s := newSecrets(t)
 	s.add("misplaced")

@@ -36,10 +36,10 @@ type secrets struct {
 	traces map[string]string // each part of each secret in each form, and what it is
 }
 
-// newSecrets makes the secrets of a run; QUOTACTL_SCAN_SEED repeats them.
+// newSecrets makes the secrets of a run.
 func newSecrets(t testing.TB) *secrets {
 	t.Helper()
-	seed := effort.Seed(t, "QUOTACTL_SCAN_SEED")
+	seed := effort.Seed(t)
 	return &secrets{t: t, random: rand.New(rand.NewPCG(seed, 0)), byName: map[string]string{}, traces: map[string]string{}}
 }
 

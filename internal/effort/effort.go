@@ -1,6 +1,12 @@
-// Package effort decides how much the tests do. Plain go test uses the small sizes,
-// QUOTACTL_TEST_FULL=1 (make test-full) the full ones, and -short skips the tests that
-// start other processes.
+// Package effort decides how much the tests do. One variable says it, QUOTACTL_EFFORT:
+//
+//	small  go test, make test: minutes for all tests together. The default
+//	ci     .ci/run, before a change lands
+//	full   make test-full, before a release
+//	soak   make soak, make simulate: one test for hours
+//
+// A test states its own share of each with [Of]. A test whose work is random takes its seed
+// from [Seed]. [Processes] and [OneGoroutine] say what else a test needs.
 package effort
 
 import (
@@ -14,18 +20,34 @@ import (
 	"testing"
 )
 
-// full names the variable that selects the full sizes.
-const full = "QUOTACTL_TEST_FULL"
+// The two variables that the tests read.
+const (
+	effortVariable = "QUOTACTL_EFFORT"
+	seedVariable   = "QUOTACTL_SEED"
+)
 
-// Full reports whether the tests use their full sizes.
-func Full() bool { return os.Getenv(full) != "" }
+// efforts are the values of QUOTACTL_EFFORT, from the smallest on.
+var efforts = []string{"small", "ci", "full", "soak"}
 
-// Of is how much a test does of something: few, or many at full size.
-func Of[N any](few, many N) N {
-	if Full() {
-		return many
+// Of is how much a test does of something: small, or, at a larger effort, the size given for
+// it in more. Those are the sizes for ci, full and soak; an effort without a size of its own
+// has the one before it.
+func Of[N any](small N, more ...N) N {
+	sizes := append([]N{small}, more...)
+	return sizes[min(chosen(), len(sizes)-1)]
+}
+
+// chosen is the index of the effort that the environment names.
+func chosen() int {
+	name := os.Getenv(effortVariable)
+	at := slices.Index(efforts, name)
+	if name == "" {
+		at = 0
 	}
-	return few
+	if at < 0 {
+		panic(fmt.Sprintf("%s is %q: use one of %s", effortVariable, name, strings.Join(efforts, ", ")))
+	}
+	return at
 }
 
 // Processes skips the test under -short. Tests that start servers, daemons or
@@ -37,61 +59,46 @@ func Processes(t testing.TB) {
 	}
 }
 
+// OneGoroutine says that everything in the test happens in one goroutine, or that the same
+// goroutines meet in another test that does less. The race detector would find nothing in it
+// and make it take ten times as long, so under the detector it is left out; .ci/run runs it
+// without.
+func OneGoroutine(t testing.TB) {
+	t.Helper()
+	if raced {
+		t.Skip("the race detector has nothing to find here: the test runs without it")
+	}
+}
+
 // folder is the package's folder; a test may change to another.
 var folder, _ = os.Getwd()
 
-// Number is the variable's value, else otherwise. Underscores may group its digits.
-func Number(t testing.TB, variable string, otherwise uint64) uint64 {
+// Seed is a seed for the test: QUOTACTL_SEED, else a random one. A test that fails prints the
+// command that repeats it.
+func Seed(t testing.TB) uint64 {
 	t.Helper()
-	text := os.Getenv(variable)
-	if text == "" {
-		return otherwise
+	seed := rand.Uint64()
+	if text := os.Getenv(seedVariable); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(strings.ReplaceAll(text, "_", ""), 10, 64); err != nil {
+			t.Fatalf("%s: %v: use a number", seedVariable, err)
+		}
 	}
-	n, err := number(text)
-	if err != nil {
-		t.Fatalf("%s: %v: use a number", variable, err)
-	}
-	return n
-}
-
-func number(text string) (uint64, error) {
-	return strconv.ParseUint(strings.ReplaceAll(text, "_", ""), 10, 64)
-}
-
-// Seed is a seed for the test: the variable's value, else a random one. A test
-// that fails prints the command that repeats it.
-func Seed(t testing.TB, variable string) uint64 {
-	t.Helper()
-	seed := Number(t, variable, rand.Uint64())
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Log("to repeat: " + repeat(t.Name(), variable, seed))
+			t.Log("to repeat: " + Repeat(t, seed))
 		}
 	})
 	return seed
 }
 
-// sizes are the environment's numbers for tests, but for one variable, as the shell sets them.
-func sizes(but string) string {
-	var set []string
-	for _, one := range os.Environ() {
-		name, value, _ := strings.Cut(one, "=")
-		ours := strings.HasPrefix(name, "QUOTACTL_") || strings.HasPrefix(name, "SIMULATE_")
-		if _, err := number(value); ours && err == nil && name != but {
-			set = append(set, one+" ")
-		}
-	}
-	slices.Sort(set)
-	return strings.Join(set, "")
-}
-
-// repeat is the command that runs a test with a seed, at the same size.
-func repeat(test, variable string, seed uint64) string {
-	parts := strings.Split(test, "/")
+// Repeat is the command that runs the test with a seed, with the same effort.
+func Repeat(t testing.TB, seed uint64) string {
+	parts := strings.Split(t.Name(), "/")
 	for i, part := range parts {
 		parts[i] = "^" + regexp.QuoteMeta(part) + "$"
 	}
-	return fmt.Sprintf("cd %s && %s%s=%d go test -count=1 -run %s .", quote(folder), sizes(variable), variable, seed, quote(strings.Join(parts, "/")))
+	return fmt.Sprintf("cd %s && %s=%s %s=%d go test -count=1 -run %s .", quote(folder), effortVariable, efforts[chosen()], seedVariable, seed, quote(strings.Join(parts, "/")))
 }
 
 // quote quotes a word for the shell.

@@ -15,6 +15,7 @@ type failing struct {
 	testing.TB
 	cleanups []func()
 	log      string
+	fatal    string
 }
 
 func (f *failing) Helper()           {}
@@ -22,43 +23,68 @@ func (f *failing) Name() string      { return "TestWalk/it's (here)" }
 func (f *failing) Failed() bool      { return true }
 func (f *failing) Cleanup(do func()) { f.cleanups = append(f.cleanups, do) }
 func (f *failing) Log(args ...any)   { f.log += fmt.Sprint(args...) }
+func (f *failing) Fatalf(format string, args ...any) {
+	f.fatal += fmt.Sprintf(format, args...)
+}
 
 // The line that a failed test prints is a command for the shell, with its seed,
-// its sizes and its name, and nothing else that the environment says.
+// its effort and its name, and nothing else that the environment says.
 func TestAFailedTestSaysHowToRepeatIt(t *testing.T) {
-	t.Setenv(full, "")
-	t.Setenv("SOME_SEED", "12_345")
-	f := &failing{TB: t}
-	check.Equal(t, Seed(f, "SOME_SEED"), 12345, "seed, want that of the variable")
-	t.Setenv(full, "1")
-	t.Setenv("QUOTACTL_WALK_STEPS", "8_000")
-	t.Setenv("QUOTACTL_TOKEN", "s3cret")
-	f.cleanups[0]()
-	command, found := strings.CutPrefix(f.log, "to repeat: ")
-	if !found {
-		t.Fatalf("printed %q", f.log)
-	}
-	script := `go() { printf '%s|' "$PWD" "$SOME_SEED" "$QUOTACTL_TEST_FULL" "$QUOTACTL_WALK_STEPS" "$QUOTACTL_TOKEN" "$@"; }; ` + command
-	run := exec.Command("sh", "-c", script)
-	run.Env = []string{"PATH=" + os.Getenv("PATH")} // the command alone says it
-	out, err := run.CombinedOutput()
-	if want := folder + `|12345|1|8_000||test|-count=1|-run|^TestWalk$/^it's \(here\)$|.|`; err != nil || string(out) != want {
-		t.Errorf("%s\nruns %s (%v)\nwant %s", command, out, err, want)
+	for _, effort := range []string{"", "full"} {
+		t.Setenv(effortVariable, effort)
+		t.Setenv(seedVariable, "12_345")
+		t.Setenv("QUOTACTL_TOKEN", "s3cret")
+		f := &failing{TB: t}
+		check.Equal(t, Seed(f), 12345, "seed, want that of the variable")
+		f.cleanups[0]()
+		command, found := strings.CutPrefix(f.log, "to repeat: ")
+		if !found {
+			t.Fatalf("printed %q", f.log)
+		}
+		script := `go() { printf '%s|' "$PWD" "$QUOTACTL_SEED" "$QUOTACTL_EFFORT" "$QUOTACTL_TOKEN" "$@"; }; ` + command
+		run := exec.Command("sh", "-c", script)
+		run.Env = []string{"PATH=" + os.Getenv("PATH")} // the command alone says it
+		out, err := run.CombinedOutput()
+		if effort == "" {
+			effort = "small"
+		}
+		if want := folder + `|12345|` + effort + `||test|-count=1|-run|^TestWalk$/^it's \(here\)$|.|`; err != nil || string(out) != want {
+			t.Errorf("%s\nruns %s (%v)\nwant %s", command, out, err, want)
+		}
 	}
 }
 
 func TestSeedsDiffer(t *testing.T) {
-	if a, b := Seed(t, "NO_SUCH_SEED"), Seed(t, "NO_SUCH_SEED"); a == b {
+	t.Setenv(seedVariable, "")
+	if a, b := Seed(t), Seed(t); a == b {
 		t.Errorf("both seeds are %d", a)
 	}
 }
 
+func TestASeedIsANumber(t *testing.T) {
+	t.Setenv(seedVariable, "seven")
+	f := &failing{TB: t}
+	Seed(f)
+	check.Equal(t, f.fatal, `QUOTACTL_SEED: strconv.ParseUint: parsing "seven": invalid syntax: use a number`)
+}
+
 func TestSizes(t *testing.T) {
 	for _, c := range []struct {
-		set  string
-		want int
-	}{{"", 3}, {"1", 100}} {
-		t.Setenv(full, c.set)
-		check.Equal(t, Of(3, 100), c.want, full, "=", c.set)
+		effort string
+		two    int
+		all    string
+	}{{"", 3, "a"}, {"small", 3, "a"}, {"ci", 100, "b"}, {"full", 100, "c"}, {"soak", 100, "d"}} {
+		t.Setenv(effortVariable, c.effort)
+		check.Equal(t, Of(3, 100), c.two, "of two sizes for", c.effort)
+		check.Equal(t, Of("a", "b", "c", "d"), c.all, "of four sizes for", c.effort)
 	}
+}
+
+// A word that is no effort ends the tests: they would say nothing of the one that was meant.
+func TestAnUnknownEffortIsAnError(t *testing.T) {
+	t.Setenv(effortVariable, "fulll")
+	defer func() {
+		check.Equal(t, fmt.Sprint(recover()), `QUOTACTL_EFFORT is "fulll": use one of small, ci, full, soak`)
+	}()
+	t.Error("the size is ", Of(1, 2))
 }

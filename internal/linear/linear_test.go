@@ -12,12 +12,13 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/effort"
 )
 
 func plan(t *testing.T, store driver.Store) Plan {
 	limits := Limits(300, 6)
 	return Plan{
-		Seed: Seed(t), Clients: 6, Ops: 400, Budgets: []string{"up/a", "up/b"}, Limits: limits,
+		Seed: effort.Seed(t), Clients: 6, Ops: 400, Budgets: []string{"up/a", "up/b"}, Limits: limits,
 		Try: func(_ int, op Op, _ int) (Answer, error) { return Ask(store, limits, op, time.Minute) },
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/quotactl/quotactl/budget/limit"
-	"github.com/quotactl/quotactl/internal/effort"
 )
 
 // Plan says what the clients do.
@@ -37,12 +36,6 @@ type Plan struct {
 
 // mostTries is how often an Op is sent at most; the faults end before that.
 const mostTries = 500
-
-// Seed is a random seed, or QUOTACTL_LINEAR_SEED. A test that fails prints it.
-func Seed(t testing.TB) uint64 {
-	t.Helper()
-	return effort.Seed(t, "QUOTACTL_LINEAR_SEED")
-}
 
 // History is the requests and their answers.
 type History struct {

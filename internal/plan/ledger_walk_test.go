@@ -19,11 +19,12 @@ import (
 
 // TestLedgerIsAStore asks a plan's ledger and the reference store the same random questions at the same instants. They
 // say the same: whether something fits, what every limit and share has used, and when what was refused fits, except
-// beside holds, where a plan only says when somebody asks again. PLAN_WALKS sets how many ledgers are tried.
+// beside holds, where a plan only says when somebody asks again.
 func TestLedgerIsAStore(t *testing.T) {
-	seed := effort.Seed(t, "PLAN_WALK_SEED")
+	effort.OneGoroutine(t)
+	seed := effort.Seed(t)
 	counts := map[string]int{}
-	walks := effort.Number(t, "PLAN_WALKS", uint64(effort.Of(300, 3000)))
+	walks := effort.Of[uint64](300, 3000)
 	for i := range walks {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWalker(t, seed+i, counts)
@@ -34,7 +35,7 @@ func TestLedgerIsAStore(t *testing.T) {
 			}
 		})
 		if t.Failed() {
-			t.Fatalf("the ledger of seed %d; to repeat it alone: PLAN_WALK_SEED=%d PLAN_WALKS=1", seed+i, seed+i)
+			t.Fatalf("the ledger of seed %d; to begin with it: %s", seed+i, effort.Repeat(t, seed+i))
 		}
 	}
 	t.Logf("%v", counts)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -65,10 +64,11 @@ func planned(t *testing.T, ctx context.Context, q Question) []Pass {
 // days are such as a plan is hard to make for. In a few days in a hundred calls of several jobs
 // are so close that a millisecond decides: there a pass may differ.
 func TestPlanIsWhatIsLived(t *testing.T) {
-	seed := effort.Seed(t, "PLAN_SEED")
+	effort.OneGoroutine(t)
+	seed := effort.Seed(t)
 	var all census
 	differ := 0
-	for i := range effort.Number(t, "PLAN_DAYS", uint64(days())) {
+	for i := range days() {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			y := drawn(t, seed+i, false)
 			var says []Pass
@@ -80,7 +80,7 @@ func TestPlanIsWhatIsLived(t *testing.T) {
 				differ++
 				t.Logf("seed %d, from %s to %s: %d differences\n%s", seed+i, y.start.Format(time.RFC3339), y.until.Format(time.RFC3339), len(list), strings.Join(list[:min(len(list), 4)], "\n"))
 			}
-			if len(list) > 0 && os.Getenv("PLAN_SHOW") != "" {
+			if len(list) > 0 && testing.Verbose() {
 				t.Logf("%s\nlived\n%s\nplanned\n%s", y.config, shown(lived.Passes), shown(says))
 			}
 		})
@@ -94,8 +94,9 @@ func TestPlanIsWhatIsLived(t *testing.T) {
 // TestPlanFromTheMidst compares plans that are made at a random instant of a day, while passes are under way, wait or are
 // deferred, with what then happens. In a few days it differs: two calls of the plan are a part of a millisecond apart.
 func TestPlanFromTheMidst(t *testing.T) {
-	seed := effort.Seed(t, "PLAN_SEED")
-	all := effort.Number(t, "PLAN_DAYS", uint64(days()/2))
+	effort.OneGoroutine(t)
+	seed := effort.Seed(t)
+	all := days() / 2
 	differ := uint64(0)
 	for i := range all {
 		if list := midstDiffers(t, seed+i); len(list) > 0 {
@@ -111,6 +112,7 @@ func TestPlanFromTheMidst(t *testing.T) {
 // Days that differed once: because of a bucket's level, of needs that were learned in the day, and of the order of a pass's
 // later parts.
 func TestPlanFromTheMidstAgain(t *testing.T) {
+	effort.OneGoroutine(t)
 	for _, seed := range []uint64{3081, 3087, 3163, 7172} {
 		if list := midstDiffers(t, seed); len(list) > 0 {
 			t.Error(strings.Join(list, "\n"))
@@ -129,7 +131,7 @@ func midstDiffers(t *testing.T, seed uint64) []string {
 	if len(list) == 0 {
 		return nil
 	}
-	if os.Getenv("PLAN_SHOW") != "" {
+	if testing.Verbose() {
 		t.Logf("%s\nlived\n%s\nplanned\n%s", y.config, shown(lived.Passes), shown(says))
 	}
 	return append([]string{fmt.Sprintf("seed %d, from %s to %s: %d differences", seed, at.Format(time.RFC3339Nano), y.until.Format(time.RFC3339), len(list))}, list[:min(len(list), 4)]...)

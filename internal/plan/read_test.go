@@ -20,7 +20,8 @@ import (
 // the same now, and later no less in a rolling limit, unless reservations were open beyond their hour: it never promises
 // units that are not back.
 func TestReadIsTheStore(t *testing.T) {
-	seed := effort.Seed(t, "PLAN_READ_SEED")
+	effort.OneGoroutine(t)
+	seed := effort.Seed(t)
 	for i := range uint64(effort.Of(40, 400)) {
 		synctest.Test(t, func(t *testing.T) { readBothWays(t, rand.New(rand.NewPCG(seed, i))) }) //nolint:gosec // repeatable on purpose
 		if t.Failed() {

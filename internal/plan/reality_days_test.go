@@ -15,7 +15,7 @@ import (
 )
 
 // days is how many days are lived.
-func days() int { return effort.Of(20, 200) }
+func days() uint64 { return effort.Of[uint64](20, 25, 200) }
 
 // census counts the days that were lived, by what they have, and what became of their passes.
 type census struct {
@@ -64,8 +64,9 @@ func (c *census) isEnough(t *testing.T) {
 
 // The same day is lived alike each time: nothing that a plan says of it is left to chance.
 func TestRealityRepeats(t *testing.T) {
-	seed := effort.Seed(t, "PLAN_SEED")
-	for i := range effort.Number(t, "PLAN_DAYS", uint64(days()/5)) {
+	effort.OneGoroutine(t)
+	seed := effort.Seed(t)
+	for i := range days() / 5 {
 		y := drawn(t, seed+i, i%2 == 1)
 		first, second := live(t, y, nil), live(t, y, nil)
 		if list := changes(y.start, first.Passes, second.Passes); len(list) > 0 {
@@ -77,7 +78,7 @@ func TestRealityRepeats(t *testing.T) {
 
 // Where needs are to be learned, they are at the start of the day: of every region.
 func TestRealityTeaches(t *testing.T) {
-	y := drawn(t, effort.Seed(t, "PLAN_SEED"), true)
+	y := drawn(t, effort.Seed(t), true)
 	live(t, y, func(ctx context.Context, q Question) {
 		_, list, err := load(q.Path)
 		must.Do(t, err)

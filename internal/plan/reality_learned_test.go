@@ -3,7 +3,6 @@ package plan_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -80,8 +79,8 @@ func (a *agreement) String() string {
 // liveLearned lives days whose needs are learned.
 func liveLearned(t *testing.T, as spread, days uint64) (all foresight) {
 	t.Helper()
-	seed := effort.Seed(t, "PLAN_SEED")
-	for i := range effort.Number(t, "PLAN_DAYS", days) {
+	seed := effort.Seed(t)
+	for i := range days {
 		y := drawn(t, seed+i, true)
 		y.spread = as
 		var says []Pass
@@ -92,12 +91,10 @@ func liveLearned(t *testing.T, as spread, days uint64) (all foresight) {
 		})
 		before := all
 		all.add(lived.Passes, says, chances)
-		if show := os.Getenv("PLAN_SHOW"); show != "" {
+		if testing.Verbose() {
 			t.Logf("seed %d: %d cuts both lived and planned, %d lived, %d planned; %d of %d passes hang by luck", seed+i, all.plan.both-before.plan.both,
 				all.plan.lived-before.plan.lived, all.plan.planned-before.plan.planned, all.open-before.open, all.passes-before.passes)
-			if show == "all" {
-				t.Logf("%s\n%s", y.config, strings.Join(differences(lived.Passes, says), "\n"))
-			}
+			t.Logf("%s\n%s", y.config, strings.Join(differences(lived.Passes, says), "\n"))
 		}
 	}
 	t.Logf("all passes: %s", &all.plan)
@@ -112,7 +109,8 @@ const enoughCuts = 250
 // With needs that were learned from runs that differ by 4 %, nearly all cuts that are planned come,
 // and nearly all that come were planned.
 func TestPlanOfLearnedNeeds(t *testing.T) {
-	all := liveLearned(t, narrow, uint64(days()))
+	effort.OneGoroutine(t)
+	all := liveLearned(t, narrow, days())
 	least := 0.95
 	if all.plan.lived < enoughCuts { // chance has its part in few
 		least = 0.85
@@ -127,7 +125,8 @@ func TestPlanOfLearnedNeeds(t *testing.T) {
 // cuts for sure. Of the passes that do not hang by luck, a plan tells nearly all, and of the others
 // as many as can be told.
 func TestPlanOfVaryingNeeds(t *testing.T) {
-	all := liveLearned(t, wide, uint64(days()/2))
+	effort.OneGoroutine(t)
+	all := liveLearned(t, wide, days()/2)
 	least, behind := 0.95, 0.02
 	if all.plan.lived < enoughCuts { // chance has its part in few
 		least, behind = 0.85, 0.1
@@ -144,7 +143,8 @@ func TestPlanOfVaryingNeeds(t *testing.T) {
 // Where some runs take much more than most, more hangs by luck; but a plan still tells nearly as
 // many cuts as can be told.
 func TestPlanOfSkewedNeeds(t *testing.T) {
-	all := liveLearned(t, skewed, uint64(days()/2))
+	effort.OneGoroutine(t)
+	all := liveLearned(t, skewed, days()/2)
 	behind := 0.05
 	if all.plan.lived < enoughCuts {
 		behind = 0.15

@@ -98,6 +98,7 @@ func TestReplay(t *testing.T) {
 
 // An hour holds what a bucket has and what flows into it until the hour ends.
 func TestReplayFillsABucketsHour(t *testing.T) {
+	effort.OneGoroutine(t)
 	synctest.Test(t, func(t *testing.T) {
 		h := newHistory(t, rolling("day", 10_000, 24*time.Hour))
 		h.charge("list", "a", 3699)
@@ -117,7 +118,8 @@ func TestReplayFillsABucketsHour(t *testing.T) {
 // Whatever fitted a rolling limit over whole hours, a calendar or a bucket fits again, at whatever instants of the hours it
 // was charged.
 func TestReplayRefusesNothingThatFitted(t *testing.T) {
-	seed := effort.Seed(t, "PLAN_REPLAY_SEED")
+	effort.OneGoroutine(t)
+	seed := effort.Seed(t)
 	refused := 0
 	for i := range uint64(effort.Of(60, 600)) {
 		synctest.Test(t, func(t *testing.T) {

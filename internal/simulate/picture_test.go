@@ -50,6 +50,7 @@ type spent struct {
 // more than 4 in 100, since retries are spread anew each time. The crontab's month is
 // always simulated, the daemons' at full size only.
 func TestFigures(t *testing.T) {
+	effort.OneGoroutine(t)
 	recorded := readFigures(t)
 	m := draw(t, ordinary, recorded.Seed, 0)
 	must.Equal(t, len(recorded.Days), m.days, "days")
@@ -58,7 +59,7 @@ func TestFigures(t *testing.T) {
 		check.Equal(t, day.Day, m.midnight(i).Format(time.DateOnly))
 		recorded.Days[i].Crontab = updated(t, day.Day+", crontab", day.Crontab, theirs.days[i])
 	}
-	if !effort.Full() || os.Getenv("SIMULATE_DAYS") != "" {
+	if !effort.Of(false, false, true) {
 		return
 	}
 	ours := live(t, m, "")
@@ -77,7 +78,7 @@ func updated(t *testing.T, what string, recorded spent, simulated day) spent {
 	now := spent{simulated.Units, simulated.Rejected, int64(simulated.searches)}
 	for _, pair := range [][2]int64{{recorded.Units, now.Units}, {recorded.Rejected, now.Rejected}, {recorded.Searches, now.Searches}} {
 		if !*update && math.Abs(float64(pair[1]-pair[0])) > 0.04*float64(pair[0]) {
-			t.Errorf("%s: %+v, recorded are %+v: QUOTACTL_TEST_FULL=1 go test ./internal/simulate -run 'TestFigures|TestPicture' -update", what, now, recorded)
+			t.Errorf("%s: %+v, recorded are %+v: QUOTACTL_EFFORT=full go test ./internal/simulate -run 'TestFigures|TestPicture' -update", what, now, recorded)
 			break
 		}
 	}

@@ -16,13 +16,12 @@ import (
 // TestShares lives months with shares, holds and deferral, in which the jobs want half as
 // much again as the upstream grants: the important job is complete on every day, and
 // little of what the headroom leaves is wasted. The first of them is printed by days,
-// beside the same month with floors alone and with a crontab. The environment is that of
-// TestSimulate, but a month has two days unless in full, and SIMULATE_MONTHS is how many
-// months are lived, from the seed on (one, in full two, for make simulate ten).
+// beside the same month with floors alone and with a crontab. The tests with small effort
+// live a month of two days, and make simulate lives ten months, from the seed on.
 func TestShares(t *testing.T) {
-	seed := effort.Seed(t, "SIMULATE_SEED")
-	days := int(effort.Number(t, "SIMULATE_DAYS", effort.Of[uint64](2, 0)))
-	for i := range max(1, effort.Number(t, "SIMULATE_MONTHS", effort.Of[uint64](1, 2))) {
+	seed := effort.Seed(t)
+	days := effort.Of(2, 0)
+	for i := range effort.Of[uint64](1, 1, 2, 10) {
 		t.Run(fmt.Sprint(seed+i), func(t *testing.T) {
 			t.Parallel()
 			m := draw(t, sharing, seed+i, days)

@@ -16,14 +16,13 @@ import (
 )
 
 // TestSimulate lives a month and prints it by days, beside the same month with a
-// crontab. The environment may say SIMULATE_SEED, else it is random; SIMULATE_DAYS,
-// how long the month is (three days unless in full); SIMULATE_LOG, a file for the
-// daemons' log; and SIMULATE_SEEDS, how many months are lived, from the seed on
-// (one, in full two): of several each prints a line.
+// crontab. The tests with small effort live a month of three days, those with full effort
+// two months, from the seed on, each of which prints a line. SIMULATE_LOG names a file for
+// the daemons' log.
 func TestSimulate(t *testing.T) {
-	seed := effort.Seed(t, "SIMULATE_SEED")
-	days := int(effort.Number(t, "SIMULATE_DAYS", effort.Of[uint64](3, 0)))
-	seeds := max(1, effort.Number(t, "SIMULATE_SEEDS", effort.Of[uint64](1, 2)))
+	seed := effort.Seed(t)
+	days := effort.Of(3, 0)
+	seeds := effort.Of[uint64](1, 1, 2, 1)
 	if seeds == 1 {
 		show(t, draw(t, ordinary, seed, days))
 		return

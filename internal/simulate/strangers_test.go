@@ -85,12 +85,12 @@ func (n *network) stranger(day int) (units int64) {
 
 // TestStrangers lives months in which a stranger spends up to 1 % of the quota, with
 // automatic headroom: no request is rejected, the important job is complete on every day, and
-// from the fifth day on little of what the stranger leaves is wasted. The environment is that of TestShares, but a month has five
-// days unless in full.
+// from the fifth day on little of what the stranger leaves is wasted. As in TestShares, make
+// simulate lives ten months; with small effort a month has five days.
 func TestStrangers(t *testing.T) {
-	seed := effort.Seed(t, "SIMULATE_SEED")
-	days := int(effort.Number(t, "SIMULATE_DAYS", effort.Of[uint64](learnt+1, 0)))
-	for i := range max(1, effort.Number(t, "SIMULATE_MONTHS", effort.Of[uint64](1, 2))) {
+	seed := effort.Seed(t)
+	days := effort.Of(learnt+1, 0)
+	for i := range effort.Of[uint64](1, 1, 2, 10) {
 		t.Run(fmt.Sprint(seed+i), func(t *testing.T) {
 			t.Parallel()
 			m := draw(t, intruded, seed+i, days)

@@ -27,8 +27,8 @@ const callers = 8
 // guaranteed and have not spent, to the unit. The clock is the store's.
 func Guarantees(t *testing.T, store driver.Store, clock *atomic.Int64) {
 	t.Helper()
-	seed := effort.Seed(t, "QUOTACTL_SEED")
-	walks := int(effort.Number(t, "QUOTACTL_WALKS", effort.Of[uint64](150, 10_000))) //nolint:gosec // a small number
+	seed := effort.Seed(t)
+	walks := effort.Of(150, 1_500, 10_000)
 	var seen guaranteed
 	for n := range walks {
 		clock.Store(noon + second/2)

@@ -359,12 +359,12 @@ func testHoldWaits(t *testing.T, w *world) {
 }
 
 // Whatever holds, shares and windows there are: a refused item fits at its RetryAt, and not a
-// microsecond before. QUOTACTL_HOLD_LEDGERS sets how many ledgers are tried.
+// microsecond before.
 func testHoldsOnTime(t *testing.T, w *world) {
-	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
+	seed := effort.Seed(t)
 	walk := &walker{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 3)), counts: map[string]int{}, model: memstore.New(nil)}
 	waited := 0
-	for n := range effort.Number(t, "QUOTACTL_HOLD_LEDGERS", effort.Of[uint64](150, 1500)) {
+	for n := range effort.Of(150, 400, 1_500) {
 		w.budget, walk.now = fmt.Sprint("up/", n), noon+walk.rng.Int64N(400*24*hour)
 		w.limits = walk.limits()
 		w.now = walk.now

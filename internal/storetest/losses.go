@@ -36,13 +36,11 @@ type Lossy struct {
 // Losses walks at random over losses of a store's data, charges, looks and restarts of
 // two processes on each of several hosts. It checks every answer against the answers that
 // the host got before: units that it knew to be used are never granted again, and
-// everything granted stays within the limit, or with several hosts within the quota. At
-// full size it takes ten thousand steps; QUOTACTL_LOSS_STEPS sets the number, and
-// QUOTACTL_WALK_SEED repeats a walk.
+// everything granted stays within the limit, or with several hosts within the quota.
 func Losses(t *testing.T, data Lossy, hosts int) {
 	t.Helper()
-	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
-	steps := int(effort.Number(t, "QUOTACTL_LOSS_STEPS", effort.Of[uint64](500, 10_000)))
+	seed := effort.Seed(t)
+	steps := effort.Of(500, 3_000, 10_000)
 	w := &lossWalk{
 		t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), data: data,
 		counts: map[string]int{}, limits: lossLimits(t),

@@ -119,7 +119,7 @@ func testHoldsKilled(t *testing.T, shared Shared) {
 	address := shared.Address(t)
 	w.store = must.Get(shared.Open(t.Context(), address))(t)
 	defer func() { _ = w.store.Close() }()
-	kills := int(effort.Number(t, "QUOTACTL_KILLS", effort.Of[uint64](100, 2000)) * 3 / 100)
+	kills := effort.Of(3, 4, 60)
 	begin := func(n int) *child {
 		return start(t, orders{Address: address, Name: fmt.Sprint("h", n), Goroutines: 3, Hold: true})
 	}

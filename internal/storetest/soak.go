@@ -22,12 +22,11 @@ import (
 // was spent by whom, and nothing is left when a budget has idled. held is about how many
 // entries a ledger may keep: few for a store that sums them all.
 //
-// A step is a charge, a settlement or a look. QUOTACTL_SOAK_STEPS sets more steps than
-// the few thousand that tests take (make soak: ten million). QUOTACTL_SOAK_SEED repeats a
+// A step is a charge, a settlement or a look; make soak takes ten million. A seed repeats a
 // soak's requests, but the store may process concurrent requests in any order.
 func Soak(t *testing.T, open Open, held int) {
 	t.Helper()
-	steps, seed := effort.Number(t, "QUOTACTL_SOAK_STEPS", effort.Of[uint64](4_000, 20_000)), effort.Seed(t, "QUOTACTL_SOAK_SEED")
+	steps, seed := effort.Of[uint64](4_000, 20_000, 20_000, 10_000_000), effort.Seed(t)
 	began := time.Now()
 	const lanes = 2
 	all := make([]*soakLane, lanes)

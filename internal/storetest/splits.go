@@ -22,8 +22,8 @@ import (
 // that a host made and the ledger lacks are added up, and nothing counts twice.
 func Splits(t *testing.T, data Lossy) {
 	t.Helper()
-	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
-	rounds := int(effort.Number(t, "QUOTACTL_SPLITS", effort.Of[uint64](15, 300)))
+	seed := effort.Seed(t)
+	rounds := effort.Of(15, 100, 300)
 	s := &splitWalk{lossWalk: lossWalk{
 		t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 3)), data: data, counts: map[string]int{},
 		limits: []limit.Limit{

@@ -18,12 +18,13 @@ import (
 // Walk takes random steps on the store and on the reference model, and checks that all
 // answers are the same. A step is a charge, a recorded charge, a settlement, a release, a
 // look, a lock, a report of drift, an accepted clock, a recovery, a reset or a move to
-// another ledger. It takes at least the given number of steps at full size, otherwise two
-// thousand; QUOTACTL_WALK_STEPS sets the number. QUOTACTL_WALK_SEED repeats a walk.
+// another ledger. With full effort it takes at least the given number of steps, with small
+// effort at most two thousand.
 func Walk(t *testing.T, open Open, steps int) {
 	t.Helper()
-	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
-	steps = int(effort.Number(t, "QUOTACTL_WALK_STEPS", uint64(effort.Of(min(steps, 2000), steps))))
+	effort.OneGoroutine(t)
+	seed := effort.Seed(t)
+	steps = effort.Of(min(steps, 2000), steps, steps, 100*steps)
 	walk(t, open, seed, steps, false, []string{"granted", "refused", "replayed", "conflict", "settled", "released", "clock refused", "clock accepted", "looked", "stepped back", "never fits", "limits changed",
 		"finish expired", "refused by rolling", "refused by coarse", "refused by calendar", "refused by guarded calendar", "refused by bucket", "refused by concurrent",
 		"recorded", "finished earlier", "lost", "nothing lost", "recovered", "reset", "recovering", "rolled back", "moved", "locked", "lock stood", "unlocked", "observed", "fenced",
@@ -35,8 +36,9 @@ func Walk(t *testing.T, open Open, steps int) {
 // without buckets: what a store may decide in a simpler way than all else.
 func WalkCalm(t *testing.T, open Open, steps int) {
 	t.Helper()
-	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
-	steps = int(effort.Number(t, "QUOTACTL_WALK_STEPS", uint64(effort.Of(min(steps, 2000), steps))))
+	effort.OneGoroutine(t)
+	seed := effort.Seed(t)
+	steps = effort.Of(min(steps, 2000), steps, steps, 100*steps)
 	walk(t, open, seed, steps, true, []string{"granted", "refused", "replayed", "settled", "released", "looked", "limits changed",
 		"refused by rolling", "refused by coarse", "refused by calendar", "refused by guarded calendar", "refused by concurrent", "recorded", "lost", "locked", "history", "kept"})
 }

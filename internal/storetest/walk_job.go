@@ -25,7 +25,7 @@ type jobWalk struct {
 // the reference model, and checks that all answers are the same.
 func testJobWalk(t *testing.T, world *world) {
 	const steps = 500
-	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
+	seed := effort.Seed(t)
 	w := &jobWalk{
 		T: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), store: world.store, model: memstore.New(func() int64 { return world.now }),
 		names: []string{"a", "@runs/up/key1", "never"}, keys: []string{"x", "y", "checkpoint/US", "z"},

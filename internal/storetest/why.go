@@ -47,7 +47,7 @@ type whyCharge struct {
 // to. The clock is the store's.
 func WhyAddsUp(t *testing.T, store driver.Store, clock *atomic.Int64) {
 	t.Helper()
-	rng := rand.New(rand.NewPCG(effort.Seed(t, "QUOTACTL_SEED"), 1)) //nolint:gosec // repeatable on purpose
+	rng := rand.New(rand.NewPCG(effort.Seed(t), 1)) //nolint:gosec // repeatable on purpose
 	clock.Store(noon)
 	spec := whySpec(t)
 	b := must.Get(budget.New(store, spec, budget.WithNow(func() time.Time { return time.UnixMicro(clock.Load()).UTC() })))(t)

@@ -20,14 +20,9 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// What can be chosen by variables: how many rounds are counted, how long each contender's
-// turn is, and which contenders take part, as a regular expression. The yardsticks always
-// do.
-const (
-	roundsVariable = "QUOTACTL_BENCH_ROUNDS"
-	turnVariable   = "QUOTACTL_BENCH_TURN_MS"
-	rowsVariable   = "QUOTACTL_BENCH_ROWS"
-)
+// rowsVariable names the contenders that take part, as a regular expression. The yardsticks
+// always do.
+const rowsVariable = "QUOTACTL_BENCH_ROWS"
 
 // yardstick is a contender whose rate every other's is divided by. It takes a turn before
 // and after each of theirs.
@@ -86,8 +81,8 @@ const warmed = 500
 func (g group) run(b *testing.B) {
 	rows, err := regexp.Compile(os.Getenv(rowsVariable))
 	must.Do(b, err)
-	rounds := int(effort.Number(b, roundsVariable, 20))
-	span := time.Duration(effort.Number(b, turnVariable, 100)) * time.Millisecond
+	rounds := effort.Of(20, 20, 20, 100)
+	const span = 100 * time.Millisecond
 	name := fmt.Sprintf("goroutines=%d", g.goroutines)
 	needed := map[string]bool{}
 	for _, c := range g.contenders {

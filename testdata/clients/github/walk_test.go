@@ -24,7 +24,7 @@ func TestChargesAreWhatTheServerCounts(t *testing.T) {
 	for _, network := range []upstream.Network{upstream.HTTP1, upstream.HTTP2} {
 		for name, refused := range map[string]budgethttp.Refused{"fail": budgethttp.Fail, "answer 429": budgethttp.Answer429} {
 			t.Run(string(network)+", "+name, func(t *testing.T) {
-				m := newMetered(t, network, budgethttp.Options{Refused: refused}, thrown, upstream.NewFaults(effort.Seed(t, "QUOTACTL_SEED")))
+				m := newMetered(t, network, budgethttp.Options{Refused: refused}, thrown, upstream.NewFaults(effort.Seed(t)))
 				refusals := m.walk(t, 25, 6)
 				upstream.SameAs(t, m.budget, &m.server.Tally)
 				m.seen.Finished(t)
@@ -39,7 +39,7 @@ func TestChargesAreWhatTheServerCounts(t *testing.T) {
 
 // Who waits passes no quota of the upstream's.
 func TestWaitingNeverPassesTheQuota(t *testing.T) {
-	seed := effort.Seed(t, "QUOTACTL_SEED")
+	seed := effort.Seed(t)
 	synctest.Test(t, func(t *testing.T) {
 		thrown := menu{secondary: 60, unavailable: 10, drop: 10}
 		m := newMetered(t, upstream.Memory, budgethttp.Options{Refused: budgethttp.Wait}, thrown, upstream.NewFaults(seed))

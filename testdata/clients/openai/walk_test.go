@@ -20,7 +20,7 @@ import (
 func TestChargesAreWhatTheServerCounts(t *testing.T) {
 	for _, network := range []upstream.Network{upstream.HTTP1, upstream.HTTP2} {
 		t.Run(string(network), func(t *testing.T) {
-			m := newMetered(t, network, budgethttp.Options{}, menu{limited: 15, unavailable: 5, drop: 15}, upstream.NewFaults(effort.Seed(t, "QUOTACTL_SEED")))
+			m := newMetered(t, network, budgethttp.Options{}, menu{limited: 15, unavailable: 5, drop: 15}, upstream.NewFaults(effort.Seed(t)))
 			m.walk(t, 5)
 			upstream.SameAs(t, m.budget, &m.server.Tally)
 			m.seen.Finished(t)
@@ -33,7 +33,7 @@ func TestChargesAreWhatTheServerCounts(t *testing.T) {
 func TestTheQuotaIsNeverPassed(t *testing.T) {
 	for name, refused := range map[string]budgethttp.Refused{"fail": budgethttp.Fail, "answer 429": budgethttp.Answer429, "wait": budgethttp.Wait} {
 		t.Run(name, func(t *testing.T) {
-			seed := effort.Seed(t, "QUOTACTL_SEED")
+			seed := effort.Seed(t)
 			synctest.Test(t, func(t *testing.T) {
 				m := newMetered(t, upstream.Memory, budgethttp.Options{Refused: refused}, menu{limited: 15, unavailable: 5, drop: 15}, upstream.NewFaults(seed))
 				refusals := m.walk(t, 40)

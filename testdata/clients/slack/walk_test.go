@@ -22,7 +22,7 @@ func TestChargesAreWhatTheServerCounts(t *testing.T) {
 	for _, network := range []upstream.Network{upstream.HTTP1, upstream.HTTP2} {
 		for name, refused := range map[string]budgethttp.Refused{"fail": budgethttp.Fail, "answer 429": budgethttp.Answer429} {
 			t.Run(string(network)+", "+name, func(t *testing.T) {
-				m := newMetered(t, network, budgethttp.Options{Refused: refused}, menu{limited: 10, unavailable: 8, drop: 8}, upstream.NewFaults(effort.Seed(t, "QUOTACTL_SEED")))
+				m := newMetered(t, network, budgethttp.Options{Refused: refused}, menu{limited: 10, unavailable: 8, drop: 8}, upstream.NewFaults(effort.Seed(t)))
 				m.walk(t, 25)
 				upstream.SameAs(t, m.budget, &m.server.Tally)
 				m.seen.Finished(t)
@@ -36,7 +36,7 @@ func TestChargesAreWhatTheServerCounts(t *testing.T) {
 func TestTheTiersAreNeverPassed(t *testing.T) {
 	for name, refused := range map[string]budgethttp.Refused{"answer 429": budgethttp.Answer429, "wait": budgethttp.Wait} {
 		t.Run(name, func(t *testing.T) {
-			seed := effort.Seed(t, "QUOTACTL_SEED")
+			seed := effort.Seed(t)
 			synctest.Test(t, func(t *testing.T) {
 				m := newMetered(t, upstream.Memory, budgethttp.Options{Refused: refused}, menu{limited: 40, unavailable: 8, drop: 8}, upstream.NewFaults(seed))
 				m.Client = slack.New(token, slack.OptionHTTPClient(m.http), slack.OptionRetry(3))

@@ -23,7 +23,7 @@ func TestChargesAreWhatTheServerCounts(t *testing.T) {
 	for _, network := range []upstream.Network{upstream.HTTP1, upstream.HTTP2} {
 		for name, refused := range map[string]budgethttp.Refused{"fail": budgethttp.Fail, "answer 429": budgethttp.Answer429} {
 			t.Run(string(network)+", "+name, func(t *testing.T) {
-				m := newMetered(t, network, budgethttp.Options{Refused: refused}, thrown, upstream.NewFaults(effort.Seed(t, "QUOTACTL_SEED")))
+				m := newMetered(t, network, budgethttp.Options{Refused: refused}, thrown, upstream.NewFaults(effort.Seed(t)))
 				refusals := m.walk(t, 20, 10)
 				upstream.SameAs(t, m.budget, &m.server.Tally)
 				m.seen.Finished(t)
@@ -40,7 +40,7 @@ func TestChargesAreWhatTheServerCounts(t *testing.T) {
 func TestLostConnections(t *testing.T) {
 	for _, network := range []upstream.Network{upstream.HTTP1, upstream.HTTP2} {
 		t.Run(string(network), func(t *testing.T) {
-			m := newMetered(t, network, budgethttp.Options{}, menu{drop: 4, dropGET: 4}, upstream.NewFaults(effort.Seed(t, "QUOTACTL_SEED")))
+			m := newMetered(t, network, budgethttp.Options{}, menu{drop: 4, dropGET: 4}, upstream.NewFaults(effort.Seed(t)))
 			if refusals := m.walk(t, 20, 10); refusals != 0 {
 				t.Errorf("%d refusals", refusals)
 			}
@@ -52,7 +52,7 @@ func TestLostConnections(t *testing.T) {
 
 // Who waits goes on for days, and no Pacific day has more than its quota.
 func TestWaitingNeverPassesTheQuota(t *testing.T) {
-	seed := effort.Seed(t, "QUOTACTL_SEED")
+	seed := effort.Seed(t)
 	synctest.Test(t, func(t *testing.T) {
 		thrown := menu{spent: 400, burst: 20, unavailable: 10, drop: 10}
 		m := newMetered(t, upstream.Memory, budgethttp.Options{Refused: budgethttp.Wait}, thrown, upstream.NewFaults(seed))
