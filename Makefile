@@ -1,36 +1,31 @@
-# make test     every test at a small size, in minutes: real Redis servers and
-#               kills included, with the race detector for the packages that build
-#               without SQLite; and client libraries in testdata/clients, a
-#               module of their own
-# make test-full the same at full size (long random walks, ten daemons, two months
-#               of fake time), and everything with the race detector, shorter
-# make simulate a month of two daemons in fake time, by days, beside the same
-#               month with a crontab; ten with shares, holds and deferral, the first
-#               beside floors and a crontab; ten with a stranger who spends too; and
-#               checks the figures of docs/pictures/month.svg. SIMULATE_SEED=n begins
-#               with that month, SIMULATE_DAYS=n makes all n days long,
-#               SIMULATE_MONTHS=n takes n instead of ten, SIMULATE=re takes some of
-#               simulate, shares, strangers and figures
-# make lint     gofmt, go vet, staticcheck among golangci-lint's, the layers, and
-#               the measures of the house
-# make mutants  each known mutant must fail a test
-# make soak     ten million charges on each store, counted by the test itself;
-#               SOAK_STEPS=n takes others
-# make bench    one table of what charges cost, beside an empty script, redis_rate, a
-#               plain log and an INSERT: single ones and those decided together, over
-#               HTTP, on large ledgers, their bytes and allocations, and more; ONLY=re
-#               takes some sections, DOCS=1 writes the table into docs/performance.md
+# make test       every test with small effort, in minutes: real Redis servers and kills
+#                included, with the race detector for the packages that build without
+#                SQLite; and client libraries in testdata/clients, a module of their own
+# make test-full  the same with full effort (long random walks, ten daemons, two months of
+#                fake time), everything once more with the race detector, and the pages
+#                in Chromium
+# make soak       ten million charges on each store, counted by the test itself
+# make simulate   a month of two daemons in fake time, by days, beside the same month with a
+#                crontab; ten with shares, holds and deferral, the first beside floors and a
+#                crontab; ten with a stranger who spends too; and checks the figures of
+#                docs/pictures/month.svg. RUN=TestShares takes one of them
+# make lint       gofmt, go vet, staticcheck among golangci-lint's, the layers, and the
+#                measures of the house
+# make fuzz       each fuzzer for a minute; FUZZTIME=5000x for so many inputs instead
+# make mutants    each known mutant must fail a test
+# make bench      one table of what charges cost, beside an empty script, redis_rate, a
+#                plain log and an INSERT: single ones and those decided together, over
+#                HTTP, on large ledgers, their bytes and allocations, and more; ONLY=re
+#                takes some sections, DOCS=1 writes the table into docs/performance.md
 # make page-speed what the daemon's pages take in a browser beside a million charges and a
-#               thousand jobs, and what an open page costs the daemon
+#                thousand jobs, and what an open page costs the daemon
 # make screenshots draws the pictures of the pages in docs/pictures anew
-# make ci       test-full and lint
+#
+# How much the tests do is one variable, QUOTACTL_EFFORT (go doc ./internal/effort), and
+# QUOTACTL_SEED repeats a random test.
 
 GO    ?= go
 FUZZTIME ?= 1m
-FUZZ ?= .
-SOAK_STEPS ?= 10_000_000
-SIMULATE ?= simulate|shares|strangers|figures
-SIMULATE_MONTHS ?= 10
 TOOLS := -modfile=.ci/tools/go.mod
 # The race detector slows SQLite, which is C made into Go, miniredis' Lua and what
 # packs and unpacks bodies tenfold; the former go by the standard library's locks,
@@ -40,56 +35,43 @@ UNRACED := modernc.org/sqlite/lib modernc.org/libc github.com/yuin/gopher-lua/..
 RACE := -race $(UNRACED:%=-gcflags=%=-race=false)
 
 # Nothing is vetted here: make lint does that. The time limit is for what hangs, also
-# on a busy machine.
-TEST := $(GO) test -vet=off -timeout 30m
+# on a busy machine. The model and miniredis' Lua make much garbage: with more memory they
+# collect it less often, which is a fifth of what the tests compute.
+TEST := GOGC=400 $(GO) test -vet=off -timeout 60m
 # Small tests wait more than they compute, so more of them run at a time than there
-# are cores. Those of full size keep the cores busy, and .ci/run has two runs of them
-# side by side.
+# are cores. Larger ones keep the cores busy, and .ci/run has two stages side by side.
 SMALL := -p 4 -parallel 8
-FULL := -p 2 -parallel 4
-# The race detector takes these in make test, which runs them with it alone: they build
-# without SQLite, which takes minutes to build for it. make test-full takes everything,
-# with it and without.
-CONCURRENT := ./budget/budgethttp ./budget ./budget/config ./budget/limit ./internal/linear ./internal/presets ./internal/proc ./internal/serve ./internal/screen ./jobs/sandbox
-# openai-go alone takes a minute and more to compile: make test-full has it.
-CLIENTS := ./discord/... ./github/... ./slack/... ./youtube/...
-
-.PHONY: test test-full test-sizes test-race test-browser lint bench ci needs needs-browser fuzz mutants soak simulate page-speed screenshots
-
+LARGE := -p 2 -parallel 4
+# These packages build without SQLite, which takes minutes to build for the race detector:
+# make test runs them with it alone. make test-full takes everything, with it and without.
+QUICKLY_RACED := ./budget/budgethttp ./budget ./budget/config ./budget/limit ./internal/linear ./internal/presets ./internal/proc ./internal/serve ./internal/screen ./jobs/sandbox
 # These take longest and wait most, so they begin first: in the order of their names the
 # last of them would run alone at the end.
 LONGEST := ./budget/redisstore ./jobs ./cmd/quotactl ./budget/sqlitestore
+# openai-go alone takes a minute and more to compile: make test-full has it.
+CLIENTS := ./discord/... ./github/... ./slack/... ./youtube/...
 
-# The model and miniredis' Lua make much garbage: with more memory they collect it less
-# often, which is a fifth of what the tests compute.
-test test-sizes test-race: export GOGC = 400
+.PHONY: test test-full test-effort test-race test-browser lint bench ci needs needs-browser fuzz mutants soak simulate page-speed screenshots
+
 test: needs
-	$(TEST) $(SMALL) $(LONGEST) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(CONCURRENT))")
-	GORACE=atexit_sleep_ms=0 $(TEST) $(SMALL) $(RACE) $(CONCURRENT)
+	$(TEST) $(SMALL) $(LONGEST) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(QUICKLY_RACED))")
+	GORACE=atexit_sleep_ms=0 $(TEST) $(SMALL) $(RACE) $(QUICKLY_RACED)
 	cd testdata/clients && $(TEST) $(SMALL) $(CLIENTS)
 	cd testdata/bench && $(TEST) ./...
 
-# The walks beside the model run in one goroutine, where the race detector finds
-# nothing and costs tenfold: sizes are full without it, and smaller still under it
-# than in make test. memstore, which is all of one goroutine behind one lock, is left
-# out, and so are the longest of these walks, the days that are lived beside a plan or
-# looked at for alerts, plans and replays beside a store, the months of a picture, kills
-# and secrets, which are of many processes, and miniredis and the other layouts of SQLite
-# beside a real server and the usual layout: what meets there meets in the same tests on
-# these. The clients are raced alone.
-WALKS := UsualWalk|ConvertsTheOlderFormat|ForgetsWhatNobodySees|FailuresOfEachDay|RealityRepeats|LedgerIsAStore|ReadIsTheStore|Figures
-PLANS := PlanIsWhatIsLived|PlanFromTheMidst|PlanFromTheMidstAgain|PlanOfLearnedNeeds|PlanOfVaryingNeeds|PlanOfSkewedNeeds|ReplayFillsABucketsHour|ReplayRefusesNothingThatFitted
-OTHERS := HoldsAtEveryKill|NoSecretLeaves|NoSecretLeavesAWrongConfiguration|DocumentedGo|DocumentedGoWithoutOneNumber|ConformanceMiniredis|WalkMiniredis|ConformanceInSteps|ConformanceWithSums
-UNRACED_TESTS := ^Test($(WALKS)|$(PLANS)|$(OTHERS))$$
-test-full: test-sizes test-race test-browser
+test-full: export QUOTACTL_EFFORT = full
+test-full: test-effort test-race test-browser
 
-test-sizes: needs
-	QUOTACTL_TEST_FULL=1 $(TEST) $(FULL) -count=1 ./...
+# Every test once, with the effort that QUOTACTL_EFFORT says.
+test-effort: needs
+	$(TEST) $(LARGE) -count=1 $(LONGEST) ./...
 	cd testdata/bench && $(TEST) ./...
 
+# With the race detector tests take tenfold: small effort shows what meets.
+test-race: export QUOTACTL_EFFORT = small
 test-race: needs
-	GORACE=atexit_sleep_ms=0 QUOTACTL_WALK_STEPS=300 SIMULATE_DAYS=1 $(TEST) $(FULL) $(RACE) -skip '$(UNRACED_TESTS)' $$($(GO) list ./... | grep -v /memstore$$)
-	cd testdata/clients && GORACE=atexit_sleep_ms=0 $(TEST) $(FULL) -race ./...
+	GORACE=atexit_sleep_ms=0 $(TEST) $(LARGE) $(RACE) $(LONGEST) ./...
+	cd testdata/clients && GORACE=atexit_sleep_ms=0 $(TEST) $(LARGE) -race ./...
 
 # A browser that has the machine to itself takes a minute for all pages.
 test-browser: needs-browser
@@ -133,21 +115,17 @@ screenshots: needs-browser
 mutants: needs
 	testdata/mutants/run
 
-# One store at a time, without the race detector, which the few steps of make
-# test have.
+# One store at a time.
 soak: needs
-	for store in memstore sqlitestore redisstore; do \
-	  QUOTACTL_SOAK_STEPS=$(SOAK_STEPS) $(GO) test -v -run '^TestSoak$$' -timeout 3h ./budget/$$store || exit 1; \
-	done
+	QUOTACTL_EFFORT=soak $(TEST) -p 1 -count=1 -v -run '^TestSoak$$' -timeout 9h ./budget/memstore ./budget/sqlitestore ./budget/redisstore
 
 simulate:
-	QUOTACTL_TEST_FULL=1 SIMULATE_SEEDS=1 SIMULATE_MONTHS=$(SIMULATE_MONTHS) $(GO) test -count=1 -v -run '(?i)^Test($(SIMULATE))$$' -timeout 1h ./internal/simulate
+	QUOTACTL_EFFORT=$(or $(QUOTACTL_EFFORT),soak) $(TEST) -count=1 -v -run '$(RUN)' -timeout 2h ./internal/simulate
 
-# A minute for each parser, or for those that FUZZ names (a regular expression);
-# go test runs their seeds every time.
+# go test runs the seeds of each fuzzer every time; this looks further.
 fuzz:
 	@for target in $$(git grep -l '^func Fuzz' -- '*_test.go'); do \
-	  for name in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9]*\)(.*/\1/p' $$target | grep -E '$(FUZZ)'); do \
+	  for name in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9]*\)(.*/\1/p' $$target); do \
 	    $(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s "./$$(dirname $$target)" || exit 1; \
 	  done; \
 	done

@@ -68,7 +68,7 @@ func TestAutomaticHeadroom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, start := autoStore(), time.Now()
 		hosts := []*budget.Budget{must.Get(budget.New(store, autoSpec(t, nil)))(t), must.Get(budget.New(store, autoSpec(t, nil)))(t)}
-		days := effort.Of(8, 40)
+		days := effort.Of(8, 15, 40)
 		for day := range days {
 			var ours, theirs int64
 			stranger := luck.Int64N(101) // what is left of it

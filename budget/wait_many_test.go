@@ -79,7 +79,7 @@ func TestManyWaiters(t *testing.T) {
 	t.Parallel()
 	refill := must.Get(limit.NewRefill(500, time.Second))(t)
 	slow := must.Get(limit.NewRefill(100, time.Second))(t)
-	n := effort.Of(1500, 5000)
+	n := effort.Of(1500, 2500, 5000)
 	for name, c := range map[string]struct {
 		takes  time.Duration
 		limits []limit.Limit
@@ -142,7 +142,7 @@ func TestManyWaiters(t *testing.T) {
 func TestManyWaitersKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	seed := effort.Seed(t)
-	for round := range effort.Of(10, 100) {
+	for round := range effort.Of(10, 30, 100) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, uint64(round)))
 			spec := videoSpec(20)

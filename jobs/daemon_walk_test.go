@@ -26,7 +26,7 @@ import (
 func TestDaemonsAtRandom(t *testing.T) {
 	t.Parallel()
 	seed := effort.Seed(t)
-	for i := range effort.Of[uint64](3, 10) {
+	for i := range effort.Of[uint64](3, 5, 10) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { walkDaemons(t, rand.New(rand.NewPCG(seed+i, 0))) })

@@ -22,7 +22,7 @@ import (
 func TestDeferralsAtRandom(t *testing.T) {
 	t.Parallel()
 	seed := effort.Seed(t)
-	for i := range effort.Of[uint64](2, 20) {
+	for i := range effort.Of[uint64](2, 5, 20) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { walkDeferrals(t, rand.New(rand.NewPCG(seed+i, 0))) })

@@ -23,7 +23,7 @@ import (
 func TestSlotsAreKeptThroughReloads(t *testing.T) {
 	t.Parallel()
 	seed := effort.Seed(t)
-	for i := range effort.Of[uint64](1, 2) {
+	for i := range effort.Of[uint64](1, 1, 2) {
 		for _, of := range []string{"youtube/key1", "trending"} {
 			t.Run(fmt.Sprintf("%s/seed=%d", of, seed+i), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { walkReloads(t, of, rand.New(rand.NewPCG(seed+i, 0))) })

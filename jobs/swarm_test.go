@@ -31,13 +31,13 @@ import (
 
 // The swarm: so many daemons, jobs, and ticks to come.
 var (
-	swarmDaemons   = effort.Of(4, 10)
-	swarmJobs      = effort.Of(30, 50)
-	swarmTicks     = effort.Of(150, 1000)
-	swarmKills     = effort.Of(10, 40) // at least
-	swarmAmid      = effort.Of(2, 10)  // of these, at least, those that come amid a run
-	swarmSucceeded = effort.Of(15, 100)
-	swarmAnswer    = effort.Of(800, 400) // the longest of the upstream, in ms: few daemons are to be as busy as many
+	swarmDaemons   = effort.Of(4, 6, 10)
+	swarmJobs      = effort.Of(30, 30, 50)
+	swarmTicks     = effort.Of(150, 300, 1000)
+	swarmKills     = effort.Of(10, 15, 40) // at least
+	swarmAmid      = effort.Of(2, 3, 10)  // of these, at least, those that come amid a run
+	swarmSucceeded = effort.Of(15, 30, 100)
+	swarmAnswer    = effort.Of(800, 600, 400) // the longest of the upstream, in ms: few daemons are to be as busy as many
 )
 
 const (

@@ -165,7 +165,7 @@ func TestReadForAJobAtRandom(t *testing.T) {
 		"w = \"[job.one]\"", "v = '[\"'", "u = \"\\\"[\"", "# [job.one]", "", " ", "\\", "\"\"\"\"\"\"",
 	}
 	valid, parts := 0, 0
-	for range effort.Of(5_000, 200_000) {
+	for range effort.Of(5_000, 40_000, 200_000) {
 		var b strings.Builder
 		b.WriteString([]string{"", skimmed}[rng.IntN(2)])
 		for range 1 + rng.IntN(9) {

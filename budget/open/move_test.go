@@ -34,7 +34,7 @@ var movedLimits = []limit.Limit{
 func TestMoveToRedisAndBack(t *testing.T) {
 	effort.Processes(t)
 	t.Parallel()
-	calls := effort.Of[int64](3_000, 50_000, 50_000, 1_000_000)
+	calls := effort.Of[int64](3_000, 10_000, 50_000, 1_000_000)
 	rng := rand.New(rand.NewPCG(effort.Seed(t), 1))
 	folder, redis := t.TempDir(), redistest.Start(t).URL(0)
 	sqlite, other := "sqlite:"+filepath.Join(folder, "a.db"), "sqlite:"+filepath.Join(folder, "b.db")

@@ -20,7 +20,7 @@ func TestStretchesStayFew(t *testing.T) {
 	var list []stretch
 	var times []int64
 	most := 0
-	for at := int64(0); len(times) < effort.Of(20_000, 400_000); {
+	for at := int64(0); len(times) < effort.Of(20_000, 100_000, 400_000); {
 		at += 1 + rng.Int64N(day/5000)
 		list = append(list, stretch{ID: fmt.Sprint(at), From: at, At: at, Amounts: map[string]int64{"day": 3}})
 		times = append(times, at)

@@ -51,12 +51,13 @@ func TestConformanceRedis(t *testing.T) {
 	storetest.Run(t, opener(leastURL(t, redistest.Start(t), "t*:*", "")))
 }
 
-// Miniredis runs the same scripts ten times as slowly. At the small size the tests that make
-// thousands of calls run on the real server alone.
+// Miniredis runs the same scripts ten times as slowly. Unless the effort is full, the tests
+// that make thousands of calls run on the real server alone.
 func TestConformanceMiniredis(t *testing.T) {
 	effort.OneGoroutine(t)
 	t.Parallel()
-	storetest.Run(t, opener("redis://"+miniredis.RunT(t).Addr()), effort.Of([]string{"HoldsOnTime", "I6TrueTime", "I7ManyOperations", "SharesCrowded"}, nil)...)
+	long := []string{"HoldsOnTime", "I6TrueTime", "I7ManyOperations", "SharesCrowded"}
+	storetest.Run(t, opener("redis://"+miniredis.RunT(t).Addr()), effort.Of(long, long, nil)...)
 }
 
 func TestWalkRedis(t *testing.T) {
@@ -67,7 +68,7 @@ func TestWalkRedis(t *testing.T) {
 func TestWalkMiniredis(t *testing.T) {
 	effort.OneGoroutine(t)
 	t.Parallel()
-	storetest.Walk(t, opener("redis://"+miniredis.RunT(t).Addr()), effort.Of(500, 4000))
+	storetest.Walk(t, opener("redis://"+miniredis.RunT(t).Addr()), effort.Of(500, 1000, 4000))
 }
 
 func TestSoak(t *testing.T) {
@@ -103,7 +104,7 @@ func TestWalkFewSteps(t *testing.T) {
 		store := open(t, clock)
 		store.(*redisstore.Store).SetMaxSteps(3)
 		return store
-	}, effort.Of(1000, 10_000)) // each step takes many runs
+	}, effort.Of(1000, 2000, 10_000)) // each step takes many runs
 }
 
 // A batch that takes several runs notes its caller's share table in the first alone: the

@@ -190,7 +190,7 @@ func sameLedgers(t *testing.T, f *fakeStore, model driver.Store) {
 		if !reflect.DeepEqual(got.Items, want.Items) || !reflect.DeepEqual(got.Used, want.Used) {
 			t.Fatalf("step %d: %+v, used %v; want %+v, used %v", i, got.Items, got.Used, want.Items, want.Used)
 		}
-		if i%effort.Of(10, 1) == 0 { // a look takes longer than the decision, which says what was used too
+		if i%effort.Of(10, 10, 1) == 0 { // a look takes longer than the decision, which says what was used too
 			sameUse(t, f, model)
 		}
 	}

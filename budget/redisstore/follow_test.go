@@ -305,7 +305,7 @@ func TestStoreFollowsTheSentinels(t *testing.T) {
 	m.third.says(m.fresh.Addr, 5)
 	m.chargesOn("the store charges on the new master again", m.newAdmin)
 	m.third.Close()
-	m.stays("the store hears one of three", effort.Of(3, 25)) // in full for longer than most are not believed
+	m.stays("the store hears one of three", effort.Of(3, 3, 25)) // in full for longer than most are not believed
 }
 
 // A call that waits for an old master is sent to the new one when the sentinels

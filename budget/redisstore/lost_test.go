@@ -19,7 +19,7 @@ import (
 )
 
 // The charges of a run on which answers are lost, and the time one may take.
-var lossyCharges = effort.Of(1000, 5000)
+var lossyCharges = effort.Of(1000, 2000, 5000)
 
 const (
 	lossyClients = 8

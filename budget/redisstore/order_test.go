@@ -23,7 +23,7 @@ func TestBatchesStayInOrder(t *testing.T) {
 	store := must.Get(redisstore.OpenWithClock(redistest.Start(t).URL(0), redisstore.Options{Timeout: patient}, func() int64 { return now }))(t)
 	t.Cleanup(func() { _ = store.Close() })
 	limits := []limit.Limit{{Name: "w", Limit: 1_000_000, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Minute)}}
-	for round := range effort.Of(50, 150) {
+	for round := range effort.Of(50, 50, 150) {
 		now += 3 * time.Hour.Microseconds() // past all deadlines that were told before
 		var all sync.WaitGroup
 		for b := range 4 {

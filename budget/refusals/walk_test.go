@@ -38,7 +38,7 @@ func TestWalk(t *testing.T) {
 	seed := effort.Seed(t)
 	rng := rand.New(rand.NewPCG(seed, 18))
 	counts := map[string]int{}
-	for range effort.Of(60, 1500) {
+	for range effort.Of(60, 400, 1500) {
 		synctest.Test(t, func(t *testing.T) {
 			w := &walker{t: t, rng: rng, counts: counts, suspends: rng.IntN(2) == 0}
 			w.model = memstore.New(func() int64 { return time.Now().Add(w.skipped).UnixMicro() })

@@ -171,7 +171,7 @@ func TestKilledTwoHundredTimes(t *testing.T) {
 	effort.Processes(t)
 	t.Parallel()
 	const processes = 4
-	kills := effort.Of(60, 200)
+	kills := effort.Of(60, 100, 200)
 	seed := effort.Seed(t)
 	path := filepath.Join(t.TempDir(), "q.db")
 	told := &acknowledgements{settled: map[string]int64{}}

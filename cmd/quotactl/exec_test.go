@@ -72,7 +72,7 @@ func TestExecLosesNoSignal(t *testing.T) {
 	arrived := make(chan os.Signal, 1)
 	signal.Notify(arrived, syscall.SIGHUP)
 	defer signal.Stop(arrived)
-	for i := range effort.Of(500, 5000) {
+	for i := range effort.Of(500, 1000, 5000) {
 		ended, err := proc.Interruptibly(t.Context(), func(context.Context) error {
 			if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
 				return err

@@ -12,7 +12,7 @@ import (
 func TestOncePerPeriod(t *testing.T) {
 	random := rand.New(rand.NewPCG(effort.Seed(t), 1))
 	const length = 100
-	for range effort.Of(300, 5000) {
+	for range effort.Of(300, 1500, 5000) {
 		anew := random.IntN(2) == 0
 		var s situation
 		begins, open, last := map[int64]int{}, false, int64(-2*length)

@@ -22,7 +22,7 @@ import (
 func TestReadIsTheStore(t *testing.T) {
 	effort.OneGoroutine(t)
 	seed := effort.Seed(t)
-	for i := range uint64(effort.Of(40, 400)) {
+	for i := range uint64(effort.Of(40, 100, 400)) {
 		synctest.Test(t, func(t *testing.T) { readBothWays(t, rand.New(rand.NewPCG(seed, i))) }) //nolint:gosec // repeatable on purpose
 		if t.Failed() {
 			t.Fatalf("ledger %d of the seed", i)

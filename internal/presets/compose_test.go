@@ -61,7 +61,7 @@ func TestComposeOnlySome(t *testing.T) {
 	rng := rand.New(rand.NewPCG(effort.Seed(t), 1))
 	for _, preset := range presets.Names() {
 		all := operationsOf(t, preset)
-		for range effort.Of(5, 100) {
+		for range effort.Of(5, 20, 100) {
 			rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 			only := all[:1+rng.IntN(min(6, len(all)))]
 			cfg, text := composed(t, []string{preset}, only)

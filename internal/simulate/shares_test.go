@@ -20,7 +20,7 @@ import (
 // live a month of two days, and make simulate lives ten months, from the seed on.
 func TestShares(t *testing.T) {
 	seed := effort.Seed(t)
-	days := effort.Of(2, 0)
+	days := effort.Of(2, 5, 0)
 	for i := range effort.Of[uint64](1, 1, 2, 10) {
 		t.Run(fmt.Sprint(seed+i), func(t *testing.T) {
 			t.Parallel()

@@ -89,7 +89,7 @@ func (n *network) stranger(day int) (units int64) {
 // simulate lives ten months; with small effort a month has five days.
 func TestStrangers(t *testing.T) {
 	seed := effort.Seed(t)
-	days := effort.Of(learnt+1, 0)
+	days := effort.Of(learnt+1, learnt+3, 0)
 	for i := range effort.Of[uint64](1, 1, 2, 10) {
 		t.Run(fmt.Sprint(seed+i), func(t *testing.T) {
 			t.Parallel()

@@ -140,7 +140,7 @@ func testClockWitness(t *testing.T, w *world) {
 func testClockTrueTime(t *testing.T, w *world) {
 	seed := effort.Seed(t)
 	rng := rand.New(rand.NewPCG(seed, 6))
-	rounds, calls := effort.Of(6, 12), 400
+	rounds, calls := effort.Of(6, 6, 12), 400
 	all := 0
 	for round := range rounds {
 		w.budget = fmt.Sprint("up/", round)

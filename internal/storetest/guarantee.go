@@ -28,7 +28,7 @@ const callers = 8
 func Guarantees(t *testing.T, store driver.Store, clock *atomic.Int64) {
 	t.Helper()
 	seed := effort.Seed(t)
-	walks := effort.Of(150, 1_500, 10_000)
+	walks := effort.Of(150, 500, 10_000)
 	var seen guaranteed
 	for n := range walks {
 		clock.Store(noon + second/2)

@@ -364,7 +364,7 @@ func testHoldsOnTime(t *testing.T, w *world) {
 	seed := effort.Seed(t)
 	walk := &walker{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 3)), counts: map[string]int{}, model: memstore.New(nil)}
 	waited := 0
-	for n := range effort.Of(150, 400, 1_500) {
+	for n := range effort.Of(150, 200, 1_500) {
 		w.budget, walk.now = fmt.Sprint("up/", n), noon+walk.rng.Int64N(400*24*hour)
 		w.limits = walk.limits()
 		w.now = walk.now

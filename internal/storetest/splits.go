@@ -23,7 +23,7 @@ import (
 func Splits(t *testing.T, data Lossy) {
 	t.Helper()
 	seed := effort.Seed(t)
-	rounds := effort.Of(15, 100, 300)
+	rounds := effort.Of(15, 40, 300)
 	s := &splitWalk{lossWalk: lossWalk{
 		t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 3)), data: data, counts: map[string]int{},
 		limits: []limit.Limit{

@@ -24,7 +24,7 @@ func Walk(t *testing.T, open Open, steps int) {
 	t.Helper()
 	effort.OneGoroutine(t)
 	seed := effort.Seed(t)
-	steps = effort.Of(min(steps, 2000), steps, steps, 100*steps)
+	steps = effort.Of(min(steps, 2000), min(steps, longWalk), steps, 100*steps)
 	walk(t, open, seed, steps, false, []string{"granted", "refused", "replayed", "conflict", "settled", "released", "clock refused", "clock accepted", "looked", "stepped back", "never fits", "limits changed",
 		"finish expired", "refused by rolling", "refused by coarse", "refused by calendar", "refused by guarded calendar", "refused by bucket", "refused by concurrent",
 		"recorded", "finished earlier", "lost", "nothing lost", "recovered", "reset", "recovering", "rolled back", "moved", "locked", "lock stood", "unlocked", "observed", "fenced",
@@ -38,10 +38,13 @@ func WalkCalm(t *testing.T, open Open, steps int) {
 	t.Helper()
 	effort.OneGoroutine(t)
 	seed := effort.Seed(t)
-	steps = effort.Of(min(steps, 2000), steps, steps, 100*steps)
+	steps = effort.Of(min(steps, 2000), min(steps, longWalk), steps, 100*steps)
 	walk(t, open, seed, steps, true, []string{"granted", "refused", "replayed", "settled", "released", "looked", "limits changed",
 		"refused by rolling", "refused by coarse", "refused by calendar", "refused by guarded calendar", "refused by concurrent", "recorded", "lost", "locked", "history", "kept"})
 }
+
+// longWalk is how many steps make a walk that has to come by everything.
+const longWalk = 8000
 
 // walk takes the steps of a walk. A long one has to come by all of musts: it goes on to
 // twelve times its steps for what it lacks, and fails if that is not enough. The rarest
@@ -51,7 +54,7 @@ func walk(t *testing.T, open Open, seed uint64, steps int, calm bool, musts []st
 	w := &walker{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), counts: map[string]int{}, calm: calm}
 	clock := func() int64 { return w.now }
 	w.store, w.model = open(t, clock), memstore.New(clock)
-	lacks := func(must string) bool { return steps >= 8000 && w.counts[must] == 0 }
+	lacks := func(must string) bool { return steps >= longWalk && w.counts[must] == 0 }
 	for w.step < steps || w.step < 12*steps && slices.ContainsFunc(musts, lacks) {
 		w.episode(200 + w.rng.IntN(400))
 	}
