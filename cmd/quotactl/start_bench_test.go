@@ -52,7 +52,12 @@ func main() {
 // wall/line, cpu/line and memory/line are the ratios. A charge on SQLite waits for the disk most
 // of its wall time.
 func BenchmarkStart(b *testing.B) {
-	quotactl, line, peak := released(b, "quotactl", ""), released(b, "line", lineSource), released(b, "peak", peakSource)
+	release := func(name, source string) string {
+		build := exec.CommandContext(b.Context(), "go", "build", "-trimpath", "-ldflags=-s -w")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
+		return built(b, build, name, source)
+	}
+	quotactl, line, peak := release("quotactl", ""), release("line", lineSource), release("peak", peakSource)
 	server := redistest.Start(b)
 	config := func(jobs int) string {
 		file := filepath.Join(b.TempDir(), "costs.toml")
