@@ -126,3 +126,17 @@ func TestMap(t *testing.T) {
 		t.Error("a page without the table")
 	}
 }
+
+func TestCompare(t *testing.T) {
+	list := []measure{{"lines", 7, "a"}, named("names", []string{"b"})}
+	report, beyond, err := compare(list, "# the most\n\n6 lines\n1 names\n")
+	if err != nil || len(beyond) != 1 || !strings.HasPrefix(beyond[0], "lines: 7, more than 6") {
+		t.Errorf("%q, %v", beyond, err)
+	}
+	equal(t, "report", report, "lines: 7 (at most 6): a", "names: 1 (at most 1): b")
+	for _, text := range []string{"7 lines\n", "7 lines\n1 names\n2 others\n", "many lines\n1 names\n"} {
+		if _, _, err := compare(list, text); err == nil {
+			t.Errorf("bounds %q", text)
+		}
+	}
+}

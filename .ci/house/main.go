@@ -1,4 +1,5 @@
-// Command house holds the packages of this module to the table .ci/house/rooms.
+// Command house holds the packages of this module to the table .ci/house/rooms, and measures
+// them.
 //
 //	go run ./.ci/house check    # what .ci/measures runs
 //	go run ./.ci/house draw     # makes docs/house.svg, and the map in CONTRIBUTING.md
@@ -72,7 +73,7 @@ func draw(rooms []*room) (map[string]string, error) {
 	return map[string]string{pictureFile: svg, mapFile: text}, err
 }
 
-// check prints what is wrong with the table and what is made from it.
+// check prints all measures, and what is wrong with the table and what is made from it.
 func check(rooms []*room, to io.Writer) error {
 	module, err := modulePath()
 	if err != nil {
@@ -98,7 +99,20 @@ func check(rooms []*room, to io.Writer) error {
 			wrong = append(wrong, name+" does not match "+table+": go run ./.ci/house draw")
 		}
 	}
-	if _, err := fmt.Fprint(to, strings.Join(append(wrong, ""), "\n")); err != nil {
+	list, err := measures(rooms, t)
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(bounds)
+	if err != nil {
+		return err
+	}
+	report, beyond, err := compare(list, string(text))
+	if err != nil {
+		return err
+	}
+	wrong = append(wrong, beyond...)
+	if _, err := fmt.Fprintln(to, strings.Join(append(report, wrong...), "\n")); err != nil {
 		return err
 	}
 	if len(wrong) > 0 {
