@@ -120,7 +120,7 @@ func (s *seen) length() int {
 	return len(s.limits)
 }
 
-// Who made a decision.
+// The deciders, as Result names them.
 const (
 	// SourceStore: the store.
 	SourceStore = "store"

@@ -254,7 +254,7 @@ func TestACheckpointCatchesUp(t *testing.T) {
 	}
 }
 
-// A pass that is taken for dead keeps nothing any more, and ends.
+// A pass that is declared dead keeps nothing any more, and ends.
 func TestALostPassKeepsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newResumable(t, setup{})

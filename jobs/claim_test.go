@@ -30,7 +30,7 @@ func TestTheClaimIsRenewed(t *testing.T) {
 	})
 }
 
-// A pass that was taken for dead is lost: it ends, and leaves what is kept alone.
+// A pass that was declared dead is lost: it ends, and leaves what is kept alone.
 func TestAPassTakenForDeadEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stolen := &thief{}
@@ -46,7 +46,7 @@ func TestAPassTakenForDeadEnds(t *testing.T) {
 		if w.state().Last != nil {
 			t.Errorf("it recorded %s", w.state().Last)
 		}
-		w.logged("taken for dead", "job=trending")
+		w.logged("declared dead", "job=trending")
 	})
 }
 

@@ -289,7 +289,7 @@ func TestATryLeavesNothingBesideTheNext(t *testing.T) {
 	}
 }
 
-// A command whose pass is taken for dead is not started again: it may have failed by
+// A command whose pass is declared dead is not started again: it may have failed by
 // that.
 func TestACommandOfALostPassIsNotTriedAgain(t *testing.T) {
 	for _, retries := range []string{"", "retries = 9"} {

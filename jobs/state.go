@@ -46,7 +46,7 @@ type state struct {
 	// Recent are the newest ticks (µs) that began; a clock that is set back reaches them
 	// again.
 	Recent []int64 `json:"recent,omitempty"`
-	// Reaped are the newest claims that were taken for dead.
+	// Reaped are the newest claims that were declared dead.
 	Reaped []string `json:"reaped,omitempty"`
 }
 

@@ -262,7 +262,7 @@ func crashIsNoticed(t *testing.T, poll time.Duration) {
 	})
 }
 
-// A pass that was taken for dead while its daemon lives spends nothing any more: its
+// A pass that was declared dead while its daemon lives spends nothing any more: its
 // next call is refused, and what became of it is recorded once.
 func TestAZombieSpendsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

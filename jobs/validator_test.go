@@ -295,7 +295,7 @@ func TestConditionsWithoutAStore(t *testing.T) {
 	})
 }
 
-// A pass that is taken for dead remembers nothing.
+// A pass that is declared dead remembers nothing.
 func TestALostPassRemembersNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, upstream := conditional(t, setup{fetch: "max_pages = 1"})

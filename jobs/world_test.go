@@ -203,7 +203,7 @@ func (w *world) files() []string {
 	return list
 }
 
-// takesForDead has the passes of the only job taken for dead.
+// takesForDead has the passes of the only job declared dead.
 func (w *world) takesForDead(r *Runner) {
 	w.t.Helper()
 	err := r.docs.change(w.t.Context(), w.list[0], func(s *state, _ clocks) (edit, error) {

@@ -113,7 +113,7 @@ func TestUnreadReports(t *testing.T) {
 		"from a cache":      {map[string]string{"X-Left": "?", "Age": "7"}, `{"used":"?"}`, nil},
 		"of a limit's own":  {map[string]string{"X-Other": "?"}, `{}`, nil},
 		"a reset that was":  {map[string]string{"X-Left": "999", "X-Reset": "0"}, `{}`, nil},
-		"a reset elsewhere": {map[string]string{"X-Left": "999", "X-Reset": "soon"}, `{}`, []budgethttp.Unread{{Operation: "get", What: budgethttp.UnreadReport, Rule: "left", Place: "header X-Reset", Why: "it is not written as it is said to be"}}},
+		"a reset elsewhere": {map[string]string{"X-Left": "999", "X-Reset": "soon"}, `{}`, []budgethttp.Unread{{Operation: "get", What: budgethttp.UnreadReport, Rule: "left", Place: "header X-Reset", Why: "it is not in the expected form"}}},
 		"both": {map[string]string{"X-Left": "?"}, `{"used":"?"}`, []budgethttp.Unread{
 			{Operation: "get", What: budgethttp.UnreadReport, Rule: "left", Place: "header X-Left", Why: "it is not a number"},
 			{Operation: "get", What: budgethttp.UnreadReport, Rule: "used", Place: "json used", Why: "it is not a number"},

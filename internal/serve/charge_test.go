@@ -58,7 +58,7 @@ func (w *world) spent(by budget.GroupBy) map[string]int64 {
 	return units
 }
 
-// The calls of a pass that is taken for dead are refused; those of others are not.
+// The calls of a pass that is declared dead are refused; those of others are not.
 func TestChargeFenced(t *testing.T) {
 	w := newWorld(t, serve.Options{})
 	must.Do(t, w.open("shop/main").Fence(t.Context(), "pull", 7))

@@ -119,7 +119,7 @@ func (noJobs) JobValue(context.Context, string, string) ([]byte, error) {
 	return nil, budget.ErrUnavailable
 }
 
-// A pass that is taken for dead between the look at it and the change is found then.
+// A pass that is declared dead between the look at it and the change is found then.
 func TestACheckpointIsSwapped(t *testing.T) {
 	store := &overtaken{JobStore: memstore.New(clock)}
 	document := func(text string) {
