@@ -20,9 +20,9 @@ var errTaken = errors.New("another daemon declared its pass dead, and accounted 
 // one can resume, such as a page token. Save it only when everything before it is safe,
 // and Clear it when all is done; an interrupted run leaves it for the next.
 //
-// In a run of the daemon, Fence is the number of its pass: once the pass is taken for
-// dead, the checkpoint cannot be changed any more. Without the daemon, Fence is 0, and
-// the checkpoint cannot be changed while a pass of the job is under way.
+// In a run of the daemon, Fence is the number of its pass: once the pass is declared dead,
+// the checkpoint cannot be changed any more. Without the daemon, Fence is 0, and the
+// checkpoint cannot be changed while a pass of the job is under way.
 type Checkpoint struct {
 	Store       driver.JobStore
 	Job, Region string // the region may be empty
