@@ -83,7 +83,7 @@ func TestAPassWithoutAStoreFails(t *testing.T) {
 			t.Errorf("pass %+v", p)
 		}
 		w.logged("pass not started", "reason=store", "connection refused")
-		check.Equal(t, strings.Count(w.log.String(), "swap job"), 1, "what was being done is told … times")
+		check.Equal(t, strings.Count(w.log.String(), "swap job"), 1, "times that the log names the failed call")
 	})
 }
 

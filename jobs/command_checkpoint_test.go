@@ -99,8 +99,8 @@ func TestACommandThatIsTriedAgainFindsItsCheckpoint(t *testing.T) {
 	check.Equal(t, w.kept(), "xxx", "kept")
 }
 
-// What is no file, or too large, is not kept; what was before is. Nothing is read
-// through a link, and a pipe does not hang the run.
+// Anything but a file, or a file that is too large, is not kept; the earlier checkpoint is.
+// Nothing is read through a link, and a pipe does not hang the run.
 func TestACheckpointThatIsNoFile(t *testing.T) {
 	for script, says := range map[string]string{
 		`rm "$f"; mkfifo "$f"`:                      "is not a regular file",

@@ -102,8 +102,8 @@ func TestPassesBetweenLooks(t *testing.T) {
 	})
 }
 
-// A job that fails each day, and is mended each day, is told of each day: of a failure within the
-// period of the last one when that ends, if the job has not been complete since.
+// A job that fails each day, and is mended each day, gets an alert each day: for a failure within
+// the period of the last one when that ends, if the job has not been complete since.
 func TestFailuresOfEachDay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nightly)
@@ -162,7 +162,7 @@ func TestForgetsWhatNobodySees(t *testing.T) {
 	})
 }
 
-// What could not be written down is seen again by the next look, passes between two looks too.
+// The next look sees again what could not be written down, passes between two looks too.
 func TestUnwrittenPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nightly)
@@ -351,7 +351,7 @@ func TestEndsWaitForBegins(t *testing.T) {
 	check.Equal(t, ids(r.claim("me", 6, 9)), "2", "at last")
 }
 
-// A pass of some regions, that a person asked for, ends nothing.
+// A pass of some regions, that a person asked for, does not end an alert.
 func TestAPartOfTheRegionsEndsNothing(t *testing.T) {
 	j := &jobs.Job{Name: "nightly", Budget: "shop/main", Regions: []string{"US", "GB"}}
 	for n, ends := range []bool{1: false, 2: true} {

@@ -260,7 +260,7 @@ func TestChargeUnknown(t *testing.T) {
 		w.store.decide = func(context.Context, driver.Batch) (driver.Decisions, error) {
 			return driver.Decisions{Items: []driver.Decision{c.result}}, c.err
 		}
-		// Of an id that the caller made, an earlier try may have been charged.
+		// With an id that the caller made, an earlier try may have been charged.
 		got := w.post("/v1/charge", `{"budget":"shop/main","operation":"get","id":"x"}`)
 		got.is(503, "reason", c.reason, "charged", nil, "allowed", false, "id", "x", "type", serve.ProblemPage+c.reason)
 		got.has("Retry-After", "1", "RateLimit", "")

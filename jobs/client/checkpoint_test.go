@@ -18,7 +18,7 @@ import (
 	"github.com/quotactl/quotactl/jobs/client"
 )
 
-// A region's listing is gone on with where the run before was cut.
+// A region's listing is resumed where the run before was cut.
 func ExampleCheckpoint() {
 	ctx := context.Background()
 	c := &client.Checkpoint{Store: memstore.New(clock), Job: "orders", Region: "EU", For: 72 * time.Hour}
