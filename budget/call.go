@@ -120,7 +120,7 @@ func (s *seen) length() int {
 	return len(s.limits)
 }
 
-// The deciders, as Result names them.
+// The values of Source: the one that decided.
 const (
 	// SourceStore: the store.
 	SourceStore = "store"

@@ -106,7 +106,7 @@ func TestCommandDrainLetsAllEnd(t *testing.T) {
 	ended := w.begin(t.Context(), drain)
 	parent, child := w.callers(listener)
 	close(drain)
-	must.Equal(t, child.hears(), "ending", "the child says: it was not told to end")
+	must.Equal(t, child.hears(), "ending", "the child says: no signal to end has come")
 	parent.ends()
 	child.letGo()
 	check.EqualSlices(t, outcomes(result(t, ended)), []string{"skipped drained"}, "outcomes")

@@ -203,7 +203,7 @@ func TestNeedsAreReadOnce(t *testing.T) {
 	}
 }
 
-// The last heartbeat of a lost run does not decide its operations if the ledger has a greater
+// The operations in the last heartbeat of a lost run are dropped if the ledger has a greater
 // sum.
 func TestNeedsOfLostRuns(t *testing.T) {
 	j := &Job{Name: "script", Regions: []string{"US", "GB"}}

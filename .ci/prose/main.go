@@ -1,133 +1,94 @@
-// Prose fails if a comment, a message or a page of docs uses a phrase of .ci/phrases. Each
-// line of that file is a regular expression, a tab, and what to write instead. Sentences
-// that run over several lines are joined before they are matched. Run it from the top of
-// the tree: go run ./.ci/prose
+// Prose fails if a comment, a message or a page of docs uses a phrase of .ci/phrases. It joins the
+// lines of a paragraph, a comment or a string before it matches them.
 package main
 
 import (
-	"cmp"
+	"errors"
 	"fmt"
 	"go/scanner"
 	"go/token"
+	"io/fs"
+	"log"
 	"os"
 	"os/exec"
 	"path"
 	"regexp"
-	"slices"
+	"sort"
 	"strconv"
 	"strings"
 )
 
-// phrase is one line of .ci/phrases.
+// phrase is a line of .ci/phrases.
 type phrase struct {
-	re      *regexp.Regexp
-	instead string
+	*regexp.Regexp
+	instead, example string
 }
 
-// block is text that is matched as one: a paragraph, a comment or a string.
+// block is a paragraph, a comment or a string, joined to one line.
 type block struct {
-	text   string
-	starts []start
+	text  string
+	lines []begin // of the file
 }
 
-// start says which line of the file begins at an offset of a block's text.
-type start struct{ offset, line int }
-
-func (b *block) add(line int, s string) {
-	if b.text != "" {
-		b.text += " "
-	}
-	b.starts = append(b.starts, start{len(b.text), line})
-	b.text += strings.Join(strings.Fields(s), " ")
-}
-
-func (b *block) line(offset int) int {
-	i, found := slices.BinarySearchFunc(b.starts, offset, func(s start, o int) int { return cmp.Compare(s.offset, o) })
-	if !found {
-		i--
-	}
-	return b.starts[i].line
-}
-
-// hit is a phrase that was found.
-type hit struct {
-	line          int
-	text, instead string
-}
+type begin struct{ offset, line int }
 
 func main() {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "prose:", err)
+	log.SetFlags(0)
+	phrases, err := readPhrases(".ci/phrases")
+	if err != nil {
+		log.Fatal(err)
+	}
+	tracked, err := exec.Command("git", "ls-files", "-z").Output()
+	if err != nil {
+		log.Fatal("git ls-files: ", err)
+	}
+	found := false
+	for _, name := range strings.Split(string(tracked), "\x00") {
+		if !texts.MatchString(name) || except.MatchString(name) {
+			continue
+		}
+		src, err := os.ReadFile(name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // one that was just deleted is still tracked
+			log.Fatal(err)
+		}
+		for _, hit := range find(phrases, name, src) {
+			fmt.Println(hit)
+			found = true
+		}
+	}
+	if found {
 		os.Exit(1)
 	}
 }
 
-func run() error {
-	list, err := os.ReadFile(".ci/phrases")
+func readPhrases(name string) ([]phrase, error) {
+	list, err := os.ReadFile(name)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	phrases, err := parse(string(list))
-	if err != nil {
-		return err
-	}
-	tracked, err := exec.Command("git", "ls-files", "-z").Output()
-	if err != nil {
-		return fmt.Errorf("git ls-files: %w", err)
-	}
-	count := 0
-	for name := range strings.SplitSeq(strings.Trim(string(tracked), "\x00"), "\x00") {
-		if !isProse(name) {
-			continue
-		}
-		src, err := os.ReadFile(name)
-		if os.IsNotExist(err) { // deleted, but not committed
-			continue
-		} else if err != nil {
-			return err
-		}
-		for _, h := range find(phrases, name, src) {
-			fmt.Printf("%s:%d: %q: write %s\n", name, h.line, h.text, h.instead)
-			count++
-		}
-	}
-	if count > 0 {
-		return fmt.Errorf("%d phrases to rewrite (.ci/phrases)", count)
-	}
-	return nil
-}
-
-func parse(list string) ([]phrase, error) {
 	var phrases []phrase
-	for i, line := range strings.Split(strings.TrimSuffix(list, "\n"), "\n") {
-		if line == "" || strings.HasPrefix(line, "#") {
+	for i, line := range strings.Split(string(list), "\n") {
+		if line == "" || line[0] == '#' {
 			continue
 		}
-		expr, instead, found := strings.Cut(line, "\t")
-		re, err := regexp.Compile(expr)
-		if err != nil || !found {
-			return nil, fmt.Errorf(".ci/phrases:%d: want a regular expression, a tab, and what to write instead: %v", i+1, err)
+		fields := strings.Split(line, "\t")
+		re, err := regexp.Compile(fields[0])
+		if err != nil || len(fields) != 3 {
+			return nil, fmt.Errorf("%s:%d: write a regular expression, what to write instead, and an example, separated by tabs: %v", name, i+1, err)
 		}
-		phrases = append(phrases, phrase{re, instead})
+		phrases = append(phrases, phrase{re, fields[1], fields[2]})
 	}
 	return phrases, nil
 }
 
-// isProse excludes the known faults, whose context is that of other files, and what others wrote.
-func isProse(name string) bool {
-	for _, dir := range []string{"testdata/mutants/", "testdata/browser/testdata/", "internal/presets/testdata/", ".ci/phrases", ".ci/prose/main_test.go"} {
-		if strings.HasPrefix(name, dir) {
-			return false
-		}
-	}
-	switch path.Ext(name) {
-	case ".go", ".lua", ".md", ".toml", ".txtar", ".txt", ".html", ".sh", ".yml", ".json", ".js", ".css", ".service":
-		return true
-	}
-	return path.Base(name) == "Makefile" || path.Base(name) == "Containerfile" || strings.HasPrefix(name, ".ci/") && path.Ext(name) == ""
-}
+var (
+	texts = regexp.MustCompile(`\.(go|lua|md|toml|txtar|txt|html|js|css|json|sh|yml|service)$|(^|/)(Makefile|Containerfile)$|^\.ci/[a-z]+$`)
+	// The known faults repeat the lines that they change; what others wrote is theirs.
+	except = regexp.MustCompile(`^(testdata/mutants|testdata/browser/testdata|internal/presets/testdata)/|^\.ci/phrases$`)
+)
 
-func find(phrases []phrase, name string, src []byte) []hit {
+// find returns the phrases of a file, by line.
+func find(phrases []phrase, name string, src []byte) []string {
 	var blocks []block
 	switch path.Ext(name) {
 	case ".go":
@@ -135,30 +96,31 @@ func find(phrases []phrase, name string, src []byte) []hit {
 	case ".md", ".html":
 		blocks = paragraphs(string(src), 1)
 	default:
-		blocks = lines(string(src))
+		blocks = comments(string(src))
 	}
-	var hits []hit
+	var hits []string
 	for _, b := range blocks {
+		if !strings.Contains(b.text, " ") {
+			continue
+		}
 		for _, p := range phrases {
-			for _, at := range p.re.FindAllStringIndex(b.text, -1) {
-				hits = append(hits, hit{b.line(at[0]), b.text[at[0]:at[1]], p.instead})
+			for _, at := range p.FindAllStringIndex(b.text, -1) {
+				hits = append(hits, fmt.Sprintf("%s:%d: %q: write %s", name, b.line(at[0]), b.text[at[0]:at[1]], p.instead))
 			}
 		}
 	}
-	slices.SortStableFunc(hits, func(a, b hit) int { return cmp.Compare(a.line, b.line) })
 	return hits
 }
 
-// goBlocks returns comments and strings. A comment on a line of its own continues the one on the
-// line before; a string after a plus continues the one before that.
+// goBlocks returns comments and strings. A comment on a line of its own continues the comment on
+// the line before, a string after a plus the one before that.
 func goBlocks(src []byte) []block {
 	var s scanner.Scanner
-	fset := token.NewFileSet()
-	file := fset.AddFile("", -1, len(src))
+	file := token.NewFileSet().AddFile("", -1, len(src))
 	s.Init(file, src, nil, scanner.ScanComments)
 	var blocks []block
-	var before [2]token.Token // the last ones, without comments
-	code, comment := 0, 0     // the lines on which the last token and the last comment ended
+	var last, before token.Token // without comments
+	code, comment := 0, 0        // the lines of the last token and the last comment
 	for {
 		pos, tok, lit := s.Scan()
 		line := file.Line(pos)
@@ -166,85 +128,73 @@ func goBlocks(src []byte) []block {
 		case tok == token.EOF:
 			return blocks
 		case tok == token.COMMENT:
-			lit, own := strings.TrimPrefix(lit, "//"), code < line
-			switch {
-			case strings.HasPrefix(lit, "/*"):
-				blocks = append(blocks, paragraphs(strings.Trim(lit, "/*"), line)...)
-			case own && comment == line-1 && strings.TrimSpace(lit) != "" && len(blocks) > 0:
-				blocks[len(blocks)-1].add(line, lit)
-				comment = line
-			case strings.TrimSpace(lit) != "":
-				blocks = append(blocks, block{})
-				blocks[len(blocks)-1].add(line, lit)
+			if text := strings.Trim(lit, "/* \t"); text != "" {
+				blocks = join(blocks, comment == line-1 && code < line, text, line)
 				comment = line
 			}
 			continue
-		case tok == token.STRING && strings.HasPrefix(lit, "`"):
+		case tok == token.STRING && lit[0] == '`':
 			blocks = append(blocks, paragraphs(strings.Trim(lit, "`"), line)...)
 		case tok == token.STRING:
-			if before != [2]token.Token{token.STRING, token.ADD} || len(blocks) == 0 {
-				blocks = append(blocks, block{})
-			}
-			plain, err := strconv.Unquote(lit)
-			if err != nil {
-				plain = lit
-			}
-			blocks[len(blocks)-1].add(line, plain)
+			text, _ := strconv.Unquote(lit)
+			blocks = join(blocks, last == token.ADD && before == token.STRING, text, line)
 		}
-		if tok != token.SEMICOLON || lit == ";" { // else a newline
-			before[0], before[1] = before[1], tok
-			code = line + strings.Count(lit, "\n")
-		}
+		before, last, code = last, tok, line
 	}
 }
 
 var (
-	fence  = regexp.MustCompile("^\\s*(```|~~~)")
-	single = regexp.MustCompile(`^\s*(#|\||<)`)              // a heading, a row of a table, an element
-	item   = regexp.MustCompile(`^\s*([-*+]|[0-9]+[.)])\s`)  // begins a paragraph
-	remark = regexp.MustCompile(`^\s*(#+|--+|//|/?\*|;)\s*`) // begins a comment
+	fence = regexp.MustCompile("^\\s*```")
+	item  = regexp.MustCompile(`^\s*([-*+]|[0-9]+\.)\s`)
+	alone = regexp.MustCompile(`^\s*[#|<]`) // a heading, a row of a table, an element
+	mark  = regexp.MustCompile(`^\s*(#+|--|//|/?\*+|;)(\s|$)`)
 )
 
-// paragraphs joins lines up to an empty one, a heading, an item of a list or a row of a table, and leaves fenced
-// code out.
+// paragraphs joins lines up to an empty one, and leaves fenced code out.
 func paragraphs(src string, first int) []block {
 	var blocks []block
 	open, fenced := false, false
 	for i, line := range strings.Split(src, "\n") {
-		switch {
-		case fence.MatchString(line):
+		if fence.MatchString(line) {
 			fenced, open = !fenced, false
-		case fenced:
-		case strings.TrimSpace(line) == "":
-			open = false
-		default:
-			alone := single.MatchString(line)
-			if !open || alone || item.MatchString(line) {
-				blocks = append(blocks, block{})
-			}
-			blocks[len(blocks)-1].add(first+i, line)
-			open = !alone
+		} else if !fenced {
+			single := alone.MatchString(line)
+			blocks = join(blocks, open && !single && !item.MatchString(line), line, first+i)
+			open = !single && strings.TrimSpace(line) != ""
 		}
 	}
 	return blocks
 }
 
-// lines joins lines that are comments; others are matched one by one.
-func lines(src string) []block {
+// comments joins the lines of a comment; the others are blocks of their own.
+func comments(src string) []block {
 	var blocks []block
 	open := false
 	for i, line := range strings.Split(src, "\n") {
-		mark := remark.FindString(line)
-		rest := strings.TrimPrefix(line, mark)
-		if strings.TrimSpace(rest) == "" {
-			open = false
-			continue
-		}
-		if !open || mark == "" {
-			blocks = append(blocks, block{})
-		}
-		blocks[len(blocks)-1].add(i+1, rest)
-		open = mark != ""
+		begins := mark.FindString(line)
+		text := strings.TrimSpace(line[len(begins):])
+		blocks = join(blocks, open && begins != "", text, i+1)
+		open = begins != "" && text != ""
 	}
 	return blocks
+}
+
+// join adds a line to the last block, or begins a block with it.
+func join(blocks []block, continues bool, text string, line int) []block {
+	if !continues || len(blocks) == 0 {
+		blocks = append(blocks, block{})
+	}
+	b := &blocks[len(blocks)-1]
+	if b.text != "" {
+		b.text += " "
+	}
+	b.lines = append(b.lines, begin{len(b.text), line})
+	b.text += strings.Join(strings.Fields(text), " ")
+	return blocks
+}
+
+// line is the line of the file from which a byte of the text is.
+func (b block) line(offset int) int {
+	i := sort.Search(len(b.lines), func(i int) bool { return b.lines[i].offset > offset })
+	return b.lines[i-1].line
 }

@@ -128,7 +128,7 @@ func TestCloseDoesNotWaitForTheStore(t *testing.T) {
 		}
 		close(a.store.answer)
 		if !<-told {
-			t.Error("what the upstream said is not told")
+			t.Error("VerdictOf has no verdict")
 		}
 		want(t, a.budget, 7, 1, 0)
 		a.seen.check(t)

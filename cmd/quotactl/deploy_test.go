@@ -107,8 +107,8 @@ func TestUnitFile(t *testing.T) {
 	}
 }
 
-// The unit's environment tells a crash from a wrong configuration: without it Go ends with 2
-// in both cases, with it by a signal.
+// The unit's environment tells a crash from a wrong configuration: without it a crash ends
+// with 2 as well, with it by a signal.
 func TestACrashIsStartedAnew(t *testing.T) {
 	p := newProgram(t, "https://upstream.invalid", "run")
 	p.Env = append(p.Env, unitFile(t)["[Service]Environment"]...)

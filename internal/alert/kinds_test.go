@@ -184,7 +184,8 @@ func TestUnwrittenPasses(t *testing.T) {
 	})
 }
 
-// Passes that end exhausted while their whole budget is are not told one by one, nor later.
+// While a budget is reported exhausted, passes that end exhausted are not reported one by
+// one, nor later.
 func TestExhaustedIsToldOfTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, strings.Replace(nightly, "24h", "1h", 1))
