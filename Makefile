@@ -78,14 +78,14 @@ test-browser: needs-browser
 	cd testdata/browser && $(TEST) -count=1 ./...
 
 # The race detector needs a C compiler, the Redis tests a redis-server, the tests of the
-# pages a browser. All are installed when that may be done; else it is said how.
+# pages a browser. .ci/needs installs them where it may; elsewhere it prints how.
 needs:
 	@.ci/needs
 
 needs-browser:
 	@.ci/needs browser
 
-# What is vetted for macOS is compiled without optimizing, which is quicker. The
+# For macOS the vetted packages are compiled without optimizing, which is quicker. The
 # clients' module is vetted as it is tested, so that their large packages are
 # compiled once; its go.sum is held to what was downloaded.
 lint: needs
@@ -93,11 +93,12 @@ lint: needs
 	  if [ -n "$$unformatted" ]; then echo "not gofmt'd:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	GOOS=darwin $(GO) vet -gcflags='all=-N -l' ./...
-	$(GO) test ./.ci/house
-	$(GO) tool $(TOOLS) golangci-lint run ./... ./.ci/house
+	$(GO) test ./.ci/house ./.ci/prose
+	$(GO) tool $(TOOLS) golangci-lint run ./... ./.ci/house ./.ci/prose
 	@layers="$$(mktemp -d)" && trap 'rm -rf "$$layers"' EXIT && $(GO) run ./.ci/house layers >"$$layers/layers.json" && \
 	  $(GO) tool $(TOOLS) golangci-lint run -c "$$layers/layers.json" ./...
 	.ci/measures
+	$(GO) run ./.ci/prose
 	cd testdata/clients && $(GO) mod verify && $(GO) vet -race ./...
 	cd testdata/bench && $(GO) mod verify && $(GO) vet ./...
 	cd testdata/browser && $(GO) mod verify && $(GO) vet ./...

@@ -11,8 +11,8 @@ import (
 // seenStep is what measured spans are rounded up to, in µs, so that they seldom change.
 const seenStep = int64(100_000)
 
-// plainCharges are those of this process in one limit: charges without a lease, of which it is
-// unknown when their requests reach the upstream.
+// plainCharges are those of this process in one limit: charges without a lease, for
+// which nobody knows when their requests reach the upstream.
 type plainCharges struct {
 	recent headroom.Recent
 	reset  int64 // of a calendar: the next one, µs
@@ -36,7 +36,7 @@ func (a *autos) saw(l limit.Limit, at int64, seen headroom.Seen) {
 }
 
 // sawClock notes the difference between this process's and the store's clock. It matters only
-// for calendars. Who only looks notes nothing. a.mu is held.
+// for calendars. A status query notes nothing. a.mu is held.
 func (a *autos) sawClock(off, now int64) {
 	if !a.active {
 		return

@@ -142,7 +142,7 @@ func TestHeadroomIsRaisedAtOnce(t *testing.T) {
 		fresh := must.Get(budget.New(store, autoSpec(t, nil)))(t)
 		check.Equal(t, parts(t, fresh), parts(t, b), "of a process that has just begun")
 		refused := fresh.Spec().Limits[0]
-		check.Equal(t, refused.Headroom, 500, "the configuration stays as it is")
+		check.Equal(t, refused.Headroom, 500, "the configuration does not change")
 	})
 }
 
@@ -238,8 +238,8 @@ func evidence(t *testing.T, start time.Time, b *budget.Budget) {
 	}
 }
 
-// What cannot be read leaves the headroom as it is, and the most at the start. Calls are
-// decided all the same.
+// Samples that cannot be read leave the headroom unchanged, and at its maximum at the start.
+// Calls are decided all the same.
 func TestUnreadableEvidence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, start := &faulty{Store: autoStore()}, time.Now()
@@ -290,7 +290,7 @@ func TestEvidenceIsReadSeldom(t *testing.T) {
 	})
 }
 
-// What is more than the maximum is logged once.
+// A headroom above the maximum is logged once.
 func TestCappedHeadroomIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged strings.Builder

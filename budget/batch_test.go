@@ -136,7 +136,7 @@ func TestFlightsKeepTheOrder(t *testing.T) {
 	})
 }
 
-// gatedStore holds each batch until it is told how long the decision takes.
+// gatedStore holds each batch until the test says how long the decision takes.
 type gatedStore struct {
 	driver.Store
 	begun []int // how many items each batch has

@@ -120,7 +120,7 @@ func (s *seen) length() int {
 	return len(s.limits)
 }
 
-// Who made a decision.
+// The values of Source: the one that decided.
 const (
 	// SourceStore: the store.
 	SourceStore = "store"

@@ -16,7 +16,7 @@ type UpstreamReport struct {
 	Limit string
 	// Operation is the request's, for a limit with per = "operation".
 	Operation string
-	// Remaining is compared with the limit's quota; Used is taken as it is.
+	// Remaining is compared with the limit's quota; Used is taken unchanged.
 	Remaining *int64
 	Used      *int64
 	// Reset is when the used amount returns; zero: with the limit's window.

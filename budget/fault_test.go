@@ -90,8 +90,8 @@ func (failingStore) Look(ctx context.Context, _ driver.Look) (driver.View, error
 	return driver.View{}, ctx.Err()
 }
 
-// A store that is too slow is out of reach, whatever the verb; a caller that
-// gave up is told of its own context.
+// A store that is too slow is out of reach, whatever the verb; a caller that gave up gets the
+// error of its own context.
 func TestSlowStoreIsOutOfReach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := must.Get(budget.New(failingStore{}, videoSpec(150)))(t)
@@ -112,9 +112,9 @@ func TestSlowStoreIsOutOfReach(t *testing.T) {
 	})
 }
 
-// What is not known to be uncharged is told as such, with the id, so that it can be sent
-// again: where an answer may have been lost, and, of an id that the caller gave, where
-// nobody looked whether an earlier try was charged.
+// The error of a call that may have been charged says so, with the id, so that it can be sent
+// again: where an answer may have been lost, and, of an id that the caller gave, where nobody
+// looked whether an earlier try was charged.
 func TestNotChargedIsKnown(t *testing.T) {
 	for _, c := range []struct {
 		decision     driver.Decision
@@ -163,7 +163,7 @@ func TestNotChargedIsKnown(t *testing.T) {
 	}
 }
 
-// A store that would not serve in the middle of a batch is told as such.
+// The error says that a store would not serve in the middle of a batch.
 func TestRefusingStoreKeepsItsClass(t *testing.T) {
 	for _, want := range []error{budget.ErrClock, budget.ErrDamaged, budget.ErrStoreConfig, budget.ErrClosed} {
 		b := must.Get(budget.New(failingStore{decision: driver.Decision{Result: driver.OutcomeUnknown, Limit: -1, Err: fmt.Errorf("decide: %w", want)}}, videoSpec(150)))(t)

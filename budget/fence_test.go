@@ -13,7 +13,7 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// However a pass that is taken for dead asks, it is refused at once and charged
+// However a pass that is declared dead asks, it is refused at once and charged
 // nothing, in observe mode too; others of its job are not.
 func TestFencedCalls(t *testing.T) {
 	for _, observe := range []bool{false, true} {

@@ -106,7 +106,8 @@ func (f *flight) answer(index int) (decided, error) {
 	return done, nil
 }
 
-// heldBeside is what passes hold of a limit of which so much is used and left.
+// heldBeside returns the units that passes hold in a limit, given its used and
+// remaining.
 func heldBeside(l limit.Limit, used, remaining int64) int64 {
 	if l.Window.Shortest() == 0 {
 		return 0

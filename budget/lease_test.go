@@ -451,7 +451,7 @@ func TestLeaseWhileTheStoreIsAway(t *testing.T) {
 	})
 }
 
-// A charge of the lease of which the answer was lost is released: nobody takes from it.
+// A charge of the lease whose answer was lost is released: nobody takes from it.
 func TestLeaseReleasesWhatItDoesNotKnow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newLeases(t, minute(1000))

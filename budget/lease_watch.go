@@ -47,7 +47,8 @@ func (l *Lease) makeLive(ctx context.Context) {
 }
 
 // look asks the store for what ends takes. If nothing does, the holding is fresh again;
-// otherwise it is dropped. After an error it stays as it is, unless the ledger was lost.
+// otherwise it is dropped. After an error it stays unchanged, unless the ledger was
+// lost.
 func (l *Lease) look(ctx context.Context) error {
 	b := l.budget
 	asked := time.Now()

@@ -42,9 +42,9 @@ type LockOrder struct {
 	// not contain secrets.
 	Why string
 	// ByHand: a person locks. The lock then replaces an existing one. Otherwise an
-	// existing lock stays as it is, and the new lock lasts at most as long as the longest
-	// window concerned, or LeastLockCap if that is longer, because a response may name
-	// any reset.
+	// existing lock stays unchanged, and the new lock lasts at most as long as the
+	// longest window concerned, or LeastLockCap if that is longer, because a response
+	// may name any reset.
 	ByHand bool
 }
 
@@ -54,7 +54,7 @@ type Lock struct {
 	Until time.Time
 	Since time.Time
 	Why   string
-	// Stood: it existed before and was left as it is.
+	// Stood: it existed before and was left unchanged.
 	Stood bool
 }
 

@@ -56,7 +56,7 @@ func TestLimitPerOperation(t *testing.T) {
 	}
 }
 
-// Who waits for one operation's limit holds up nobody of another, and a limit on
+// A caller that waits for one operation's limit holds up no caller of another, and a limit on
 // open reservations is waited for with a reservation.
 func TestWaitPerOperation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -101,7 +101,7 @@ func TestRated(t *testing.T) {
 	})
 }
 
-// A history that cannot be read leaves the status as it is.
+// A history that cannot be read leaves the status unchanged.
 func TestRatedWithoutHistory(t *testing.T) {
 	b := must.Get(budget.New(noHistory{memstore.New(clock)}, ratedSpec(t)))(t)
 	for range 3 {

@@ -61,7 +61,7 @@ func stepping(t *testing.T, takes time.Duration, spec budget.Spec) (*budget.Budg
 	return b, store
 }
 
-// watched counts how often it is looked at whether a context has ended: at least once
+// watched counts how often callers look whether a context has ended: at least once
 // each time that a waiter goes to sleep again.
 type watched struct {
 	context.Context
@@ -137,8 +137,8 @@ func TestManyWaiters(t *testing.T) {
 	}
 }
 
-// Who came first is served first, also where another process takes what several were
-// about to share, and where waiters wait for one limit by different operations.
+// The caller that came first is served first, also where another process takes what several
+// were about to share, and where waiters wait for one limit by different operations.
 func TestManyWaitersKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	seed := effort.Seed(t)

@@ -205,7 +205,7 @@ func TestReservationTellsWhenItWasAsked(t *testing.T) {
 	})
 }
 
-// A waiter is told when its units fit if reservations run to their lease's end. It
+// A waiter learns when its units fit if reservations run to their lease's end. It
 // wakes when they come back sooner: at once where this process finished one, and
 // soon where another did.
 func TestWaitersWakeWhenReservationsFinishEarly(t *testing.T) {
@@ -286,8 +286,8 @@ func TestWaitForWhatIsOpen(t *testing.T) {
 	}
 }
 
-// recoveringStore holds charges back until an instant of which it knows nothing, as
-// one does until the other hosts have reported a loss.
+// recoveringStore holds charges back until an instant that it does not know, as one does
+// until the other hosts have reported a loss.
 type recoveringStore struct {
 	driver.Store
 	reported time.Time

@@ -66,7 +66,7 @@ func Trigger(ctx context.Context, in State, j *Job, regions []string, note strin
 // SetPause pauses a job, with a note that says why: its ticks are skipped, passes that wait
 // for units do not go on, and passes under way continue. It returns the pause that was in
 // force before, nil for none, and the passes that do not go on; a pause with the same note is
-// left as it is. The error wraps budget.ErrInvalid if the note is too long.
+// left unchanged. The error wraps budget.ErrInvalid if the note is too long.
 func SetPause(ctx context.Context, in State, j *Job, note string) (set Pause, before *Pause, dropped []DeferredPass, err error) {
 	if note, err = cleanNote(note); err != nil {
 		return Pause{}, nil, nil, fmt.Errorf("pause job %s: %w", j.Name, err)

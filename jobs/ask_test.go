@@ -193,7 +193,7 @@ func TestAPausedJobSkips(t *testing.T) {
 	})
 }
 
-// Who asks is told when the daemons could not be; what was asked stands.
+// The caller learns that the daemons could not be notified; its request stays.
 func TestWhatIsAskedForStandsUntold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{})

@@ -45,7 +45,7 @@ func FuzzBody(f *testing.F) {
 		excerpt := (&secrets{}).excerpt(body, len(items)%2 == 0, secret)
 		if strings.Contains(excerpt, secret) || strings.ContainsFunc(excerpt, unicode.IsControl) || !utf8.ValidString(excerpt) ||
 			utf8.RuneCountInString(excerpt) > maxExcerpt+3 {
-			t.Fatalf("%q is told as %q", body, excerpt)
+			t.Fatalf("%q has the excerpt %q", body, excerpt)
 		}
 	})
 }
@@ -123,7 +123,7 @@ func checkToken(t *testing.T, fetch *Fetch, body []byte, valid bool) {
 	}
 }
 
-// What an error body says is told without the secret, however JSON writes that.
+// The report of an error body does not contain the secret, however JSON writes that.
 func TestExcerptHidesTheSecret(t *testing.T) {
 	const secret = "a/b\"é"
 	for _, body := range []string{`{"error":{"message":"ZZa\/b\"\u00e9ZZ"}}`, `{"error":{"message":"ZZa%2Fb%22%C3%A9ZZ"}}`} {

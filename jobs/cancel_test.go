@@ -78,7 +78,7 @@ func TestAPassThatHearsNothingIsCancelled(t *testing.T) {
 	})
 }
 
-// A request that no daemon has begun is taken back, and whoever waits for it is told.
+// A request that no daemon has begun is taken back, and its waiters learn so.
 func TestARequestIsTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{job: oneRegion})
@@ -162,7 +162,7 @@ func TestAJobWithASilentPassIsForgotten(t *testing.T) {
 	})
 }
 
-// What a stop cuts is drained where it had spent, whoever spent it, and skipped where
+// A run that a stop cuts is drained where it had spent, whoever spent it, and skipped where
 // it had not.
 func TestWhatAStopCutIsDrainedWhereItHadSpent(t *testing.T) {
 	for name, test := range map[string]struct {

@@ -32,7 +32,7 @@ func (r *resumable) partial() string {
 
 // Where the file of the pages before is not what was kept, the run goes on with the
 // next page all the same, into a file of its own, and says so. Nothing outside of the
-// folder is read or changed, and a file that is none does not hang the run.
+// folder is read or changed, and a pipe in the file's place does not hang the run.
 func TestARunGoesOnWithoutItsFile(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, partial string) error{
 		"moved away": func(_ *testing.T, partial string) error { return os.Rename(partial, partial+".old") },
@@ -62,7 +62,7 @@ func TestARunGoesOnWithoutItsFile(t *testing.T) {
 	}
 }
 
-// Whoever still has the earlier file open writes into his own.
+// A process that still has the earlier file open writes into its own.
 func TestAnEarlierRunThatLivesWritesIntoItsOwnFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newResumable(t, setup{})
@@ -80,7 +80,7 @@ func TestAnEarlierRunThatLivesWritesIntoItsOwnFile(t *testing.T) {
 	})
 }
 
-// What is not to be gone on with is removed, and the run begins anew.
+// A checkpoint that must not be resumed is removed, and the run begins anew.
 func TestARunBeginsAnew(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*resumable)

@@ -19,8 +19,8 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// A run that was cut is gone on with where it was: what was fetched is not fetched
-// again, and one file has all pages.
+// An interrupted run is resumed where it was: it does not fetch its pages again, and one file
+// has all of them.
 func TestACutRunIsGoneOnWith(t *testing.T) {
 	for name, cut := range map[string]func(*resumable){
 		"failed": func(r *resumable) { r.cut(3) },
@@ -254,7 +254,7 @@ func TestACheckpointCatchesUp(t *testing.T) {
 	}
 }
 
-// A pass that is taken for dead keeps nothing any more, and ends.
+// A pass that is declared dead keeps nothing any more, and ends.
 func TestALostPassKeepsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newResumable(t, setup{})

@@ -56,7 +56,7 @@ func (h *heldClaim) renew(ctx context.Context, progress json.RawMessage) (mine b
 
 // conclude gives up the claim and records the pass; what is left, unless nil, is deferred.
 // It returns the record of all the pass's parts, and false, with nothing recorded, if the
-// pass was taken for dead.
+// pass was declared dead.
 func (h *heldClaim) conclude(ctx context.Context, record Record, next string, left *deferred) (recorded bool, whole Record, err error) {
 	whole = record
 	err = h.retryUnavailable(ctx, func(unsure bool) error {

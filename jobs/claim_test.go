@@ -30,7 +30,7 @@ func TestTheClaimIsRenewed(t *testing.T) {
 	})
 }
 
-// A pass that was taken for dead is lost: it ends, and leaves what is kept alone.
+// A pass that was declared dead is lost: it ends, and leaves what is kept alone.
 func TestAPassTakenForDeadEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stolen := &thief{}
@@ -46,7 +46,7 @@ func TestAPassTakenForDeadEnds(t *testing.T) {
 		if w.state().Last != nil {
 			t.Errorf("it recorded %s", w.state().Last)
 		}
-		w.logged("taken for dead", "job=trending")
+		w.logged("declared dead", "job=trending")
 	})
 }
 
@@ -83,7 +83,7 @@ func TestAPassWithoutAStoreFails(t *testing.T) {
 			t.Errorf("pass %+v", p)
 		}
 		w.logged("pass not started", "reason=store", "connection refused")
-		check.Equal(t, strings.Count(w.log.String(), "swap job"), 1, "what was being done is told … times")
+		check.Equal(t, strings.Count(w.log.String(), "swap job"), 1, "times that the log names the failed call")
 	})
 }
 

@@ -84,7 +84,7 @@ func TestAChargeAgainstAWrongClockSaysSo(t *testing.T) {
 	})
 }
 
-// Whoever holds a claim can be found.
+// The state names the holder of a claim.
 func TestAHolderNamesItsProcess(t *testing.T) {
 	host := must.Get(os.Hostname())(t)
 	first, second := newHolder(), newHolder()

@@ -23,7 +23,7 @@ type keptFile struct {
 	key    string
 	folder string // removed with the run
 	last   []byte // the content that is stored, as far as this file knows
-	mute   bool   // the stored value could not be read, and is left as it is
+	mute   bool   // the stored value could not be read, and is left unchanged
 	lost   bool   // the pass lost its claim
 }
 

@@ -99,8 +99,8 @@ func TestACommandThatIsTriedAgainFindsItsCheckpoint(t *testing.T) {
 	check.Equal(t, w.kept(), "xxx", "kept")
 }
 
-// What is no file, or too large, is not kept; what was before is. Nothing is read
-// through a link, and a pipe does not hang the run.
+// Anything but a file, or a file that is too large, is not kept; the earlier checkpoint is.
+// Nothing is read through a link, and a pipe does not hang the run.
 func TestACheckpointThatIsNoFile(t *testing.T) {
 	for script, says := range map[string]string{
 		`rm "$f"; mkfifo "$f"`:                      "is not a regular file",
@@ -171,7 +171,7 @@ func TestAHeartbeatKeepsACheckpoint(t *testing.T) {
 	}
 }
 
-// A pass that is taken for dead keeps nothing any more.
+// A pass that is declared dead keeps nothing any more.
 func TestACommandOfALostPassKeepsNothing(t *testing.T) {
 	w := programWorld(t, "checkpoint = \"1h\"\n"+oneRegion, "call", "there")
 	w.list[0].Command = []string{"sh", "-c", `"$0" "$@"; printf x >"$QUOTACTL_CHECKPOINT"`, w.list[0].Command[0], "call", "there"}
@@ -232,7 +232,7 @@ func TestACommandsCheckpointIsThatOfItsProgram(t *testing.T) {
 }
 
 // While a pass is under way, only a program that has its number changes anything; once
-// the pass is taken for dead, nobody with that number.
+// the pass is declared dead, nobody with that number.
 func TestACheckpointGoesByTheFence(t *testing.T) {
 	w := checkpointed(t, `exit 0`)
 	r := w.runner()

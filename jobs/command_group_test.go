@@ -55,7 +55,7 @@ func timesOut(t *testing.T, timeout time.Duration) bool {
 	return true
 }
 
-// A drain kills, once the grace is over, what was told to end and did not.
+// A drain kills, once the grace is over, processes that got a signal to end and did not.
 func TestCommandDrainKills(t *testing.T) {
 	w := programWorld(t, "grace = \"0s\"\nregions = [\"US\", \"GB\"]", "stubborn", "parent")
 	listener, drain := w.listen(), make(chan struct{})
@@ -68,8 +68,8 @@ func TestCommandDrainKills(t *testing.T) {
 	check.Equal(t, w.state().NextRegion, "GB", "the next pass begins with, want the region that was not started")
 }
 
-// A pass whose command was started is over when its daemon is told to stop, though it
-// charged nothing: what was asked for is not begun again.
+// A pass whose command was started is over when its daemon stops, though it charged nothing:
+// its request is not begun again.
 func TestACommandThatWasStartedIsNotGivenBack(t *testing.T) {
 	w := programWorld(t, "grace = \"0s\"", "stubborn", "parent")
 	must.Get(Trigger(t.Context(), w.store, w.list[0], nil, "to try"))(t)
@@ -106,7 +106,7 @@ func TestCommandDrainLetsAllEnd(t *testing.T) {
 	ended := w.begin(t.Context(), drain)
 	parent, child := w.callers(listener)
 	close(drain)
-	must.Equal(t, child.hears(), "ending", "the child says: it was not told to end")
+	must.Equal(t, child.hears(), "ending", "the child says: no signal to end has come")
 	parent.ends()
 	child.letGo()
 	check.EqualSlices(t, outcomes(result(t, ended)), []string{"skipped drained"}, "outcomes")

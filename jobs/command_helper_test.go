@@ -52,7 +52,7 @@ type told struct {
 	Input     string
 }
 
-// tell writes down what it was told.
+// tell writes down its arguments, environment, folder and input.
 func tell(args []string) error {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -69,7 +69,7 @@ func tell(args []string) error {
 	return os.WriteFile(args[0], text, 0o600)
 }
 
-// callIn tells the test that a process is there; its end is told by itself.
+// callIn tells the test that a process is there; the connection ends with it.
 func callIn(name string) (net.Conn, error) {
 	conn, err := net.Dial("unix", "calls")
 	if err != nil {

@@ -99,7 +99,8 @@ func TestCommandIsTold(t *testing.T) {
 	}
 }
 
-// A store on the network is handed on as it is, and none where none was told.
+// The URL of a store on the network is handed on unchanged, and none where the daemon has
+// none.
 func TestCommandStore(t *testing.T) {
 	for url, want := range map[string]string{"redis://h:1/2": "QUOTACTL_STORE=redis://h:1/2", "sqlite:/q.db": "QUOTACTL_STORE=sqlite:/q.db", "": ""} {
 		w := commandWorld(t, "", "true")
@@ -170,8 +171,8 @@ func TestCommandUnitsForgotten(t *testing.T) {
 	}
 }
 
-// Whom the daemon tells how it is, is told nothing by its commands, and a checkpoint of
-// the run that the daemon itself is in is not theirs.
+// Commands do not inherit the socket on which the daemon reports its state, nor the
+// checkpoint of the run that the daemon itself is in.
 func TestWhatIsTheDaemonsAlone(t *testing.T) {
 	for _, name := range []string{"NOTIFY_SOCKET", "QUOTACTL_CHECKPOINT"} {
 		t.Setenv(name, "/of/the/daemon")

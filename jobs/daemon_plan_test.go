@@ -34,8 +34,8 @@ limits = ["day"]
 `, most, jobs, guarantee)
 }
 
-// take has somebody else charge one unit after another, until one is refused; so many were
-// granted.
+// take has somebody else charge one unit after another, until one is refused; it returns how
+// many were granted.
 func (h *herd) take(job string) (n int) {
 	h.t.Helper()
 	for {
@@ -186,7 +186,7 @@ func TestPlannedTogether(t *testing.T) {
 		asking.Wait()
 		check.Equal(t, asked.histories.Load(), 3, "histories read when one of the jobs has a new record")
 
-		// Who writes is cut off: another of those it served writes instead.
+		// The daemon that writes is cut off: another of those it served writes instead.
 		asked.documents.Store(0)
 		asking.Go(func() { r.planBudget(gone, "youtube/key1") })
 		synctest.Wait()

@@ -105,7 +105,7 @@ func (w *walker) act() {
 			d.stop()
 			w.t.Log("crashed:", <-d.done)
 		}
-	case 4: // is told to stop
+	case 4: // stops in order
 		if len(w.daemons) > 0 {
 			d := w.leave()
 			close(d.drain)

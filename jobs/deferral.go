@@ -262,7 +262,7 @@ func (j *Job) goOn(s *state, at clocks, me claimant) *claim {
 	}, at, me)
 }
 
-// putBack puts a pass that went on, and of which nothing was started, back to wait.
+// putBack puts a pass that went on, but started nothing, back to wait.
 func (s *state) putBack(c *claim, at clocks) {
 	s.Deferred = append(s.Deferred, deferred{
 		Tick: c.Tick, Part: c.Part, Kind: c.Kind, Request: c.Request, At: at.now, Set: at.now, Since: at.wall.UnixMicro(),
@@ -298,7 +298,7 @@ func (s *state) dropAll(reason, why string) (e edit) {
 func (p *pass) wasDeferred(ctx context.Context, d *deferred) {
 	p.log.Info("pass deferred until its units return", "tick", formatTick(p.tick), "part", d.Part, "regions", fmt.Sprint(d.Regions), "until", time.UnixMicro(d.At).UTC().Format(InstantFormat))
 	if err := notifyDaemons(ctx, p.held.docs.state, p.job.Name); err != nil { // they find it in their sweeps
-		p.log.Debug("the other daemons could not be told of the deferred pass", "error", err)
+		p.log.Debug("the other daemons could not be notified of the deferred pass", "error", err)
 	}
 }
 

@@ -83,7 +83,7 @@ func TestADeferredPassGoesOnWhenItsUnitsReturn(t *testing.T) {
 	})
 }
 
-// What is left is recorded and dropped at the job's next tick, which has it first, and
+// The rest is recorded and dropped at the job's next tick, which has it first, and
 // when the job is paused, when it is taken back, when a reload removes it, and past
 // max_late.
 func TestADeferredPassIsDropped(t *testing.T) {
@@ -192,7 +192,7 @@ on_exhausted = "defer"`})
 	})
 }
 
-// A run that was cut goes on with its checkpoint, in a file of its own until it is
+// An interrupted run goes on with its checkpoint, in a file of its own until it is
 // complete; without checkpoints it does not.
 func TestADeferredRunGoesOnWithItsCheckpoint(t *testing.T) {
 	t.Parallel()
@@ -327,7 +327,7 @@ func TestWhenAPassIsTriedAgain(t *testing.T) {
 	})
 }
 
-// What a run was charged by operation is not known where a part was lost that had been charged
+// The charges of a run by operation are not known where a part was lost that had been charged
 // more than it reported.
 func TestWhatThePartsOfARunSpent(t *testing.T) {
 	t.Parallel()

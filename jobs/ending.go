@@ -54,7 +54,7 @@ func fenced() *ending { return &ending{outcome: Lost, reason: ReasonFenced, err:
 var (
 	errDrained  = errors.New("the daemon is stopping")
 	errOthers   = errors.New("another region is exhausted")
-	errLost     = errors.New("the pass was taken for dead; is this host's clock or store slow?")
+	errLost     = errors.New("the pass was declared dead; is this host's clock or store slow?")
 	errTimedOut = errors.New("the run's timeout has passed")
 )
 

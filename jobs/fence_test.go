@@ -17,7 +17,7 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// A pass that is taken for dead while it fetches asks for no further page: its
+// A pass that is declared dead while it fetches asks for no further page: its
 // charges carry its number. What it has stays; another pass may go on.
 func TestAFencedPassAsksForNothingMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestAFencedPassAsksForNothingMore(t *testing.T) {
 		})
 		p := w.once()
 		check.EqualSlices(t, outcomes(p), []string{"US lost fenced", "GB lost fenced"}, "runs")
-		if first := p.Runs[0]; first.Pages != 2 || first.Units != 2 || !strings.HasSuffix(first.Output, partialSuffix) || !strings.Contains(first.Error, "taken for dead") {
+		if first := p.Runs[0]; first.Pages != 2 || first.Units != 2 || !strings.HasSuffix(first.Output, partialSuffix) || !strings.Contains(first.Error, "declared dead") {
 			t.Errorf("run %+v, want two pages kept", first)
 		}
 		if second := p.Runs[1]; second.Calls != 0 || second.Output != "" {

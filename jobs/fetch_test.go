@@ -320,7 +320,7 @@ func TestAnOutputIsNeverOverwritten(t *testing.T) {
 	}
 }
 
-// A final name that comes into being while the run fetches stays as it is.
+// A final name that comes into being while the run fetches stays unchanged.
 func TestAnOutputIsNotOverwrittenAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w *world

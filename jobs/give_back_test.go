@@ -11,7 +11,7 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// A pass of which nothing was started when its daemon is told to stop is another's.
+// A pass that has started nothing when its daemon stops is another's.
 func TestAPassIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{job: "schedule = \"0 * * * *\""})
@@ -28,8 +28,7 @@ func TestAPassIsGivenBack(t *testing.T) {
 	})
 }
 
-// What was asked for is asked for still when its pass is given back; a manual pass is
-// nobody else's.
+// A request stays when its pass is given back; a manual pass is nobody else's.
 func TestWhoseAPassIsThatWasNotStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{})
@@ -54,8 +53,8 @@ func TestWhoseAPassIsThatWasNotStarted(t *testing.T) {
 	})
 }
 
-// A pass that a person has ended is given to nobody, though its daemon is told to stop
-// before it hears of that: its tick or request ends in a record.
+// A pass that a person has ended is given to nobody, though its daemon stops before it hears
+// of that: its tick or request ends in a record.
 func TestACancelledPassIsNotGivenBack(t *testing.T) {
 	for name, asked := range map[string]bool{"a tick": false, "a request": true} {
 		inBubble(t, name, func(t *testing.T) {
@@ -103,7 +102,7 @@ func TestACancelledPassIsNotGivenBack(t *testing.T) {
 	}
 }
 
-// A pass of which anything was started is over when its daemon is told to stop: its
+// A pass that has started anything is over when its daemon stops: its
 // tick is not run again.
 func TestAPassThatWasStartedIsNotGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

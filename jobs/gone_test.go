@@ -14,7 +14,7 @@ import (
 )
 
 // An output's folder that is deleted, or replaced, while a run writes to it: the run
-// fails and names it, no further page is charged, and no file is told of that is not
+// fails and names it, no further page is charged, and the record names no file that is not
 // there. The next run makes the folder again.
 func TestAnOutputWhoseFolderIsDeleted(t *testing.T) {
 	remove := func(parts ...string) func(*testing.T, string) {
@@ -117,8 +117,8 @@ func TestAPageThatIsNotUTF8(t *testing.T) {
 	})
 }
 
-// When the folder cannot be made safe after the file has its final name, that
-// name is told: there is no partial file any more.
+// When the folder cannot be made safe after the file has its final name, the record has that
+// name: there is no partial file any more.
 func TestAFileThatHasItsNameIsNotCalledPartial(t *testing.T) {
 	final := filepath.Join(t.TempDir(), "tick.ndjson")
 	o := must.Get(createOutput(filepath.Dir(final), filepath.Base(final), 1))(t)

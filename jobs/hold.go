@@ -137,7 +137,7 @@ func (j *Job) holdEnding(end *ending) *ending {
 }
 
 // needsOf is what a pass of these regions needs, or what it still needs after the parts of
-// it that were run so far. Of a job that holds nothing it is what a part that goes on holds:
+// it that were run so far. For a job that holds nothing it is what a part that goes on holds:
 // needs that are configured, or learned unless a run that is cut keeps what it has; else none.
 func (r *Runner) needsOf(ctx context.Context, j *Job, regions []string, soFar Record) ([]budget.Need, *ending) {
 	found, err := j.readNeeds(ctx, r.docs.state)

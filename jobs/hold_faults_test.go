@@ -126,7 +126,7 @@ func walkHolds(t *testing.T, rng *rand.Rand) {
 			wrong.set("lost", name, span)
 		case 7:
 			wrong.set("unfenced", "", span)
-		case 8: // a pass goes on although it is taken for dead
+		case 8: // a pass goes on although it is declared dead
 			wrong.set("deaf", name, span)
 		case 9:
 			w.resetLedger()

@@ -155,7 +155,7 @@ func TestADeferredPassHoldsItsNeeds(t *testing.T) {
 	})
 }
 
-// A pass that was cut holds, to go on, only what its cut regions have left from their
+// An interrupted pass holds, to go on, only what its cut regions have left from their
 // checkpoints.
 func TestACutPassHoldsWhatIsLeft(t *testing.T) {
 	t.Parallel()
@@ -181,8 +181,8 @@ func TestACutPassHoldsWhatIsLeft(t *testing.T) {
 	}
 }
 
-// What a job needs that has neither needs nor a bound is learned; until then a reload cannot
-// have let it hold anything, so its pass fails.
+// The needs of a job that has neither needs nor a bound are learned; until then a reload
+// cannot have let it hold anything, so its pass fails.
 func TestAHoldOfUnknownNeeds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

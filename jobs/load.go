@@ -343,9 +343,9 @@ func price(upstream config.Upstream, operation string) int64 {
 	return upstream.Unknown.Units
 }
 
-// warnUneven warns of guarantees of which a part can never be spent by the calls that the
-// share's jobs make, although calls at other prices could. It looks at shares for configured
-// jobs alone, whose operations are known.
+// warnUneven warns of guarantees that the calls of the share's jobs can never spend in full,
+// although calls at other prices could. It looks at shares for configured jobs alone, whose
+// operations are known.
 func warnUneven(cfg *config.Config, list []*Job) {
 	for _, u := range cfg.Upstreams {
 		for _, l := range u.Limits {

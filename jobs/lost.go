@@ -90,7 +90,7 @@ func (r *Runner) dead(j *Job, lapsed []claim) (dead []claim, wait time.Duration)
 // job while the store of that budget's ledger is out of reach.
 const unfencedAfter = time.Hour
 
-// fence shuts out passes that are taken for dead. From then on none of their calls is
+// fence shuts out passes that are declared dead. From then on none of their calls is
 // charged to the budget that they began with; that may differ from the job's budget here,
 // or not be configured here at all. If such a pass still runs, it ends. fence returns the
 // claims that may be recorded as lost, and what each has spent, which is final. A claim

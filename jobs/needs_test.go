@@ -124,7 +124,8 @@ func TestNeedsOfRegionsApart(t *testing.T) {
 	}
 }
 
-// A run that was cut, or did only the rest of another, counts as at least what it took.
+// A run that was interrupted, or did only the rest of another, counts as at least what it
+// took.
 func TestNeedsOfCutRuns(t *testing.T) {
 	rest := took("US", Succeeded, 2)
 	rest.Resumed = true
@@ -202,8 +203,8 @@ func TestNeedsAreReadOnce(t *testing.T) {
 	}
 }
 
-// Of a lost run, what its last heartbeat said of its operations does not stand beside a sum
-// of the ledger that is greater.
+// The operations in the last heartbeat of a lost run are dropped if the ledger has a greater
+// sum.
 func TestNeedsOfLostRuns(t *testing.T) {
 	j := &Job{Name: "script", Regions: []string{"US", "GB"}}
 	began := InstantOf(1)

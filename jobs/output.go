@@ -191,7 +191,7 @@ func (o *output) isThere(name string) bool {
 
 // takeOver fills the empty file with the first bytes of another partial file of the
 // folder, given by its final name. It copies them, and the other file stays: a process
-// that was wrongly taken for dead still writes to its own file. took is false if there is
+// that was wrongly declared dead still writes to its own file. took is false if there is
 // no such file with so many bytes; the error says why.
 func (o *output) takeOver(name string, size int64) (took bool, err error) {
 	if size <= 0 {

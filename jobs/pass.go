@@ -124,7 +124,7 @@ func (p *pass) watchDrain(cutHard context.CancelCauseFunc) {
 }
 
 // keepClaim renews the claim until the pass is over and stores the progress with it. If
-// the claim is lost, because the pass was taken for dead, it is not made again: the pass
+// the claim is lost, because the pass was declared dead, it is not made again: the pass
 // ends.
 func (p *pass) keepClaim(record Record, cutSoft context.CancelCauseFunc) {
 	heartbeat := p.runner.options.Heartbeat
@@ -141,7 +141,7 @@ func (p *pass) keepClaim(record Record, cutSoft context.CancelCauseFunc) {
 		}
 		p.runner.endCancelled(active)
 		if !mine {
-			p.log.Error("the pass was taken for dead by another daemon; it ends", "tick", formatTick(p.tick))
+			p.log.Error("another daemon declared the pass dead; it ends", "tick", formatTick(p.tick))
 			cutSoft(errLost)
 			return
 		}
@@ -227,7 +227,7 @@ func (p *pass) giveBack(ctx context.Context, record Record) *Cancel {
 	log := p.log.With("tick", formatTick(p.tick))
 	switch {
 	case err != nil:
-		log.Error("the pass was not started, but its tick could not be given back: it will be taken for dead in about two minutes", "error", err)
+		log.Error("the pass was not started, but its tick could not be given back: it will be declared dead in about two minutes", "error", err)
 		return nil
 	case by != nil:
 		log.Info("pass cancelled: no run was started", "by", by.By)
@@ -264,7 +264,7 @@ func (p *pass) end(ctx, soft context.Context, record Record, left *deferred) (wh
 	case err != nil:
 		log.Error("pass ended, but was not recorded", "error", err)
 	case !recorded:
-		log.Error("pass ended, but was not recorded: it was taken for dead")
+		log.Error("pass ended, but was not recorded: it was declared dead")
 	case p.runner.options.Report == nil:
 		log.Log(ctx, level(record.Outcome), "pass ended", "next_region", p.next)
 	}

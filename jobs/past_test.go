@@ -96,7 +96,7 @@ func (r *reading) JobHistory(ctx context.Context, query driver.JobHistoryQuery) 
 	return r.JobStore.JobHistory(ctx, query)
 }
 
-// What cannot be read ends it, and is told.
+// A record that cannot be read ends the reading with an error.
 func TestThePastThatCannotBeRead(t *testing.T) {
 	store := &reading{JobStore: memstore.New(func() int64 { return 0 }), away: 2}
 	records := []driver.JobRecord{{At: 1, ID: "1", Text: []byte("no record")}}
@@ -122,7 +122,7 @@ func TestThePastThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// What becomes of a tick is told for as long as the job's history is kept, also where
+// The past has the outcome of a tick for as long as the job's history is kept, also where
 // the tick itself is older: nothing is forgotten in the moment in which it is recorded.
 func TestRecordsOfOldTicksAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -26,7 +26,7 @@ var anyTick = rapid.Custom(func(t *rapid.T) time.Time {
 	return time.Unix(rapid.Int64Range(0, 250_000_000_000).Draw(t, "tick"), 0)
 })
 
-// templates are texts with placeholders among what else stands in paths, URLs
+// templates are strings with placeholders among the other text of paths, URLs
 // and arguments.
 func templates(others ...string) *rapid.Generator[string] {
 	part := rapid.SampledFrom(append(others, "{job}", "{region}", "{tick}", "data", "x", ".", "..", "-"))

@@ -27,7 +27,7 @@ const (
 	Skipped Outcome = "skipped"
 	// Missed: no daemon took the tick in time.
 	Missed Outcome = "missed"
-	// Lost: its daemon stopped renewing the claim, and the pass was taken for dead.
+	// Lost: its daemon stopped renewing the claim, and the pass was declared dead.
 	Lost Outcome = "lost"
 )
 

@@ -14,8 +14,8 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// resumable is a world of one region of four pages, whose runs are gone on with for
-// an hour, and its upstream.
+// resumable is a world of one region of four pages, whose runs can be resumed for an hour,
+// and its upstream.
 type resumable struct {
 	*world
 	upstream *recorded

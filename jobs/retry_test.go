@@ -52,7 +52,7 @@ func retried(t *testing.T, upstream *flaky, s setup) *world {
 
 var resets = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 
-// What may pass by itself is tried again after waits that double, each charged.
+// A failure that may pass by itself is tried again after waits that double, each try charged.
 func TestAFailedPageIsTriedAgain(t *testing.T) {
 	for name, answer := range map[string]http.Handler{
 		"500": answering(500, "", ""), "502": answering(502, "", "<html>"), "503": answering(503, "Retry-After: 1", ""), "504": answering(504, "", ""),
@@ -289,7 +289,7 @@ func TestATryLeavesNothingBesideTheNext(t *testing.T) {
 	}
 }
 
-// A command whose pass is taken for dead is not started again: it may have failed by
+// A command whose pass is declared dead is not started again: it may have failed by
 // that.
 func TestACommandOfALostPassIsNotTriedAgain(t *testing.T) {
 	for _, retries := range []string{"", "retries = 9"} {

@@ -82,7 +82,7 @@ func TestTheLastLinesAreBounded(t *testing.T) {
 	}
 }
 
-// What a command prints is logged up to a bound; the rest is counted, and said once.
+// The output of a command is logged up to a bound; the rest is counted, and reported once.
 // The last lines are kept all the same.
 func TestACommandsOutputIsBounded(t *testing.T) {
 	w := commandWorld(t, "retries = 1", fmt.Sprintf(`yes %s | head -n 20; yes | head -n 600; echo "last %s"; exit 1`, strings.Repeat("x", 999), secretKey))

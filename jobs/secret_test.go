@@ -82,7 +82,7 @@ func TestASecretIsTrimmed(t *testing.T) {
 	}
 }
 
-// What no header can carry is found before anything is charged.
+// A secret that no header can carry is found before anything is charged.
 func TestASecretThatNoHeaderCarriesCostsNothing(t *testing.T) {
 	for _, secret := range []string{"two\nlines", "a\x00b", "a\x7fb", "\r\n"} {
 		synctest.Test(t, func(t *testing.T) {

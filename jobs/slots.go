@@ -103,7 +103,7 @@ func (s *slots) noted(run waiter, most int, at clocks) bool {
 
 // renewSlot renews a slot, whatever the bound is by now: its run is under way, so it
 // counts. stood is false if the slot was lost, with the store's data or because its
-// holder was taken for dead; the holder then takes it again, so that others do not count
+// holder was declared dead; the holder then takes it again, so that others do not count
 // on units that the run still uses.
 func (d *documents) renewSlot(ctx context.Context, name, holder string) (stood bool, err error) {
 	err = changeDocument(ctx, d.state, name, d.now, 0, func(s *slots, at clocks) (edit, error) {
@@ -158,7 +158,7 @@ func (d *documents) keepSlot(ctx context.Context, log *slog.Logger, name, holder
 			case err != nil:
 				log.Warn("a slot was not renewed; trying again", "slot", name, "error", err)
 			case !stood:
-				log.Warn("the slot of a run under way was taken for dead, or lost with the store's data; the run has taken it again, and more runs than parallel allows may be under way", "slot", name)
+				log.Warn("the slot of a run under way was declared dead, or lost with the store's data; the run has taken it again, and more runs than parallel allows may be under way", "slot", name)
 			}
 		}
 	}()

@@ -17,7 +17,7 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// Whoever has a slot keeps it, whatever reloads make of parallel meanwhile, raised or
+// A run that has a slot keeps it, whatever reloads make of parallel meanwhile, raised or
 // lowered, in all daemons or in some; and nobody begins beyond what the daemon that
 // begins it says then.
 func TestSlotsAreKeptThroughReloads(t *testing.T) {
@@ -188,8 +188,8 @@ func TestASlotOutlivesTheBoundThatItWasTakenBy(t *testing.T) {
 }
 
 // A slot that fell while its run could not renew it is the run's again, and counts:
-// that there may be more runs than parallel says by then is told. So is what keeps it
-// from being renewed.
+// the log says that there may be more runs than parallel says by then. It also names what
+// keeps the slot from being renewed.
 func TestASlotThatFellIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{job: oneRegion})

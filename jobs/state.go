@@ -46,7 +46,7 @@ type state struct {
 	// Recent are the newest ticks (µs) that began; a clock that is set back reaches them
 	// again.
 	Recent []int64 `json:"recent,omitempty"`
-	// Reaped are the newest claims that were taken for dead.
+	// Reaped are the newest claims that were declared dead.
 	Reaped []string `json:"reaped,omitempty"`
 }
 
@@ -224,12 +224,12 @@ func (d *documents) change(ctx context.Context, job *Job, do func(s *state, at c
 type edit struct {
 	records []driver.JobRecord
 	values  map[string][]byte
-	// same: the document stays as it is.
+	// same: the document stays unchanged.
 	same bool
 }
 
-// errStays leaves a state as it is.
-var errStays = errors.New("the state stays as it is")
+// errStays leaves a state unchanged.
+var errStays = errors.New("the state stays unchanged")
 
 // changeDocument is change for any document; history is how long its records are kept.
 func changeDocument[T any](ctx context.Context, in State, name string, now func() time.Time, history time.Duration, do func(t *T, at clocks) (edit, error)) error {

@@ -21,11 +21,11 @@ func TestClaimsGoByTheStoresClock(t *testing.T) {
 	}
 	at.now += time.Minute.Microseconds() - 1
 	if list := b.state.lapsed(at, time.Minute); len(list) != 0 {
-		t.Errorf("taken for dead too soon: %+v", list)
+		t.Errorf("declared dead too soon: %+v", list)
 	}
 	at.now++
 	if list := b.state.lapsed(at, time.Minute); len(list) != 1 {
-		t.Errorf("taken for dead: %+v", list)
+		t.Errorf("declared dead: %+v", list)
 	}
 }
 

@@ -309,7 +309,7 @@ func TestASilentClaimIsLost(t *testing.T) {
 	}}.json()
 	b.to("13:00:59")
 	b.look("")
-	must.Equal(t, len(b.state.Active), 1, "a claim that stands was taken for dead")
+	must.Equal(t, len(b.state.Active), 1, "a claim that stands was declared dead")
 	b.to("13:01:00")
 	b.look("")
 	b.wantRecords("13:00 lost crashed")
@@ -349,7 +349,7 @@ func TestASilentClaimOfAPassThatHadEnded(t *testing.T) {
 	}
 }
 
-// One that may not be taken for dead yet stays in the way.
+// One that may not be declared dead yet stays in the way.
 func TestASilentClaimThatIsNotFencedStands(t *testing.T) {
 	b := newBook(t, nil)
 	b.to("13:00:00")

@@ -36,8 +36,8 @@ func slow(d time.Duration, pages http.Handler) http.Handler {
 type stopping struct {
 	job   string
 	slow  time.Duration // each page takes
-	drain time.Duration // after which it is told to stop; 0 for never
-	halt  time.Duration // after which it is told again
+	drain time.Duration // after which it is asked to stop; 0 for never
+	halt  time.Duration // after which it is asked again
 }
 
 func (s stopping) run(t *testing.T) (w *world, p Pass, took time.Duration) {
@@ -95,7 +95,7 @@ func TestADrainEndsAtAPageBoundary(t *testing.T) {
 			t.Errorf("%s (%s) after %s, want drained (stop) after 24s", p.Outcome, p.Reason, took)
 		}
 		if run := p.Runs[1]; run.Pages != 2 || run.Units != 2 || !strings.HasSuffix(run.Output, partialSuffix) {
-			t.Errorf("the run that was cut: %+v", run)
+			t.Errorf("the interrupted run: %+v", run)
 		}
 		if run := p.Runs[2]; run.Calls != 0 || run.Output != "" {
 			t.Errorf("the run that was not started: %+v", run)

@@ -200,7 +200,7 @@ func (s *swarm) torment(d time.Duration) {
 		case resume[i].IsZero() && len(resume) < 3:
 			s.signal(i, syscall.SIGSTOP)
 			stop := time.Duration(100+s.number(500)) * time.Millisecond
-			if s.number(6) == 0 { // until it is taken for dead
+			if s.number(6) == 0 { // until it is declared dead
 				stop += 5 * swarmBeat
 			}
 			resume[i] = time.Now().Add(stop)

@@ -100,7 +100,7 @@ func TestReload(t *testing.T) {
 	})
 }
 
-// A claim of which the answer is lost is the daemon's all the same: its tick is run,
+// A claim whose answer is lost is the daemon's all the same: its tick is run,
 // once, and nothing is lost.
 func TestAnswersOfTheStateAreLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -151,8 +151,8 @@ func TestAnOutageLosesNoPass(t *testing.T) {
 	})
 }
 
-// A pass that ends while the store is away is recorded when that is back, and is not
-// taken for lost meanwhile; a daemon that is told to stop does not wait for that.
+// A pass that ends while the store is away is recorded when that is back, and is not recorded
+// as lost meanwhile; a daemon that stops does not wait for that.
 func TestAPassThatEndsInAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{job: oneRegion + "\ntimeout = \"4h\""})
@@ -232,7 +232,7 @@ func TestAPassIsFencedOffFromItsOwnBudget(t *testing.T) {
 // One that crashed, though, is noticed, and its tick is recorded as lost.
 func TestACrashIsNoticed(t *testing.T) { crashIsNoticed(t, 0) }
 
-// So it is by a daemon that asks for news less often than passes renew their claims.
+// A daemon notices it, too, that asks for news less often than passes renew their claims.
 func TestACrashIsNoticedByWhoAsksSeldom(t *testing.T) { crashIsNoticed(t, time.Minute) }
 
 func crashIsNoticed(t *testing.T, poll time.Duration) {
@@ -262,7 +262,7 @@ func crashIsNoticed(t *testing.T, poll time.Duration) {
 	})
 }
 
-// A pass that was taken for dead while its daemon lives spends nothing any more: its
+// A pass that was declared dead while its daemon lives spends nothing any more: its
 // next call is refused, and what became of it is recorded once.
 func TestAZombieSpendsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

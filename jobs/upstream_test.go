@@ -282,7 +282,7 @@ func TestThrottledWithoutARule(t *testing.T) {
 	}
 }
 
-// What of a response cannot be read is logged and counted, run by run.
+// Parts of a response that cannot be read are logged and counted, run by run.
 func TestUnreadResponses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := &unreadObserver{}
@@ -309,7 +309,7 @@ func TestUnreadResponses(t *testing.T) {
 	})
 }
 
-// A page whose checksum is wrong settles what was charged, and is told (where net/http
+// A page whose checksum is wrong settles what was charged, and is reported (where net/http
 // unpacks it too: see budgethttp).
 func TestDamagedResponses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

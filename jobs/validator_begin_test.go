@@ -71,7 +71,7 @@ func TestATokenOfAnUnchangedPageThatIsRefused(t *testing.T) {
 	})
 }
 
-// A checkpoint that the store does not let go of tells of a file that stays as it is.
+// A checkpoint that the store does not let go of tells of a file that stays unchanged.
 func TestBeginningAnewBesideACheckpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, upstream := conditional(t, setup{job: "checkpoint = \"1h\""})
@@ -136,7 +136,7 @@ func TestAnUnchangedRunWhoseEndIsNotKept(t *testing.T) {
 	})
 }
 
-// A run that is gone on with from unchanged pages alone, and is cut before its first,
+// A run that is resumed from unchanged pages alone, and is cut before its first,
 // names no file: there is none.
 func TestARunCutAfterUnchangedPagesHasNoFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -195,7 +195,7 @@ func TestTheEarlierFileStaysWhileItIsNeeded(t *testing.T) {
 type shelf struct {
 	t     *testing.T
 	pages []int                            // the version of each
-	head  func(page int, h http.Header)    // what is told of a page; nil: an ETag
+	head  func(page int, h http.Header)    // the header of a page; nil: an ETag
 	fault func(page int, n int) (code int) // instead of an answer to the nth request; nil or 0: none
 
 	asked []string // "page condition" of each request

@@ -17,7 +17,7 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// What has not changed is not written again; each request is charged all the same.
+// A page that has not changed is not written again; each request is charged all the same.
 func TestUnchangedPagesAreSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, upstream := conditional(t, setup{})
@@ -97,7 +97,7 @@ func TestWhatIsAskedWith(t *testing.T) {
 	})
 }
 
-// Of a run that is not complete nothing is remembered: its pages may be in no file
+// The job remembers nothing of a run that is not complete: its pages may be in no file
 // that anybody reads.
 func TestAnIncompleteRunRemembersNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -162,8 +162,8 @@ func TestAnotherURLForgetsWhatWasAsked(t *testing.T) {
 	}
 }
 
-// What is kept of a region is bounded: of many pages the first are asked with
-// conditions, the others as they are.
+// The memory of a region is bounded: of many pages the first are asked with conditions, the
+// others without.
 func TestValidatorsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, upstream := conditional(t, setup{})
@@ -220,7 +220,7 @@ func TestWithoutConditional(t *testing.T) {
 	})
 }
 
-// A run that is gone on with remembers the pages of the earlier one, which are in its
+// A run that is resumed remembers the pages of the earlier one, which are in its
 // file; without that file they are fetched again by the next.
 func TestConditionsOfARunThatIsGoneOnWith(t *testing.T) {
 	for _, file := range []bool{true, false} {
@@ -295,7 +295,7 @@ func TestConditionsWithoutAStore(t *testing.T) {
 	})
 }
 
-// A pass that is taken for dead remembers nothing.
+// A pass that is declared dead remembers nothing.
 func TestALostPassRemembersNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, upstream := conditional(t, setup{fetch: "max_pages = 1"})

@@ -12,7 +12,7 @@ import (
 	"github.com/quotactl/quotactl/internal/check"
 )
 
-// Who holds something is dead when it was seen past its end for so long, and not
+// A holder is dead when another daemon has seen its claim past its end for so long, and not
 // renewed meanwhile.
 func TestWhoIsDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

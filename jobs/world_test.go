@@ -150,7 +150,7 @@ func (w *world) nextIs(region string) {
 	check.Equal(w.t, w.state().NextRegion, region, "the next pass begins with")
 }
 
-// drained runs one pass of the only job that is told to stop after a while.
+// drained runs one pass of the only job, and asks it to stop after a while.
 func (w *world) drained(after time.Duration) Pass {
 	w.t.Helper()
 	drain := make(chan struct{})
@@ -203,7 +203,7 @@ func (w *world) files() []string {
 	return list
 }
 
-// takesForDead has the passes of the only job taken for dead.
+// takesForDead has the passes of the only job declared dead.
 func (w *world) takesForDead(r *Runner) {
 	w.t.Helper()
 	err := r.docs.change(w.t.Context(), w.list[0], func(s *state, _ clocks) (edit, error) {

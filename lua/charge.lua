@@ -127,8 +127,8 @@ if #args.split > 0 then
   M.spos = M.n > 0 and '1 -1' or ''
 end
 if #args.add + #args.split > 0 then
-  -- What a limit covers may be more now. Who needs a cover asks for it again, since every plan
-  -- depends on the signature.
+  -- What a limit covers may be more now. A script that needs a cover asks for it again,
+  -- since every plan depends on the signature.
   for i = 1, #allCovers do allCovers[i].win, allCovers[i].key = nil, '-' end
   M.sig = redis.sha1hex(M.ops .. (M.split == '' and '' or ';' .. M.split))
 end

@@ -48,7 +48,7 @@ for no, key, longest, used, floor, adv in string.gmatch(old[2] or '', '(%d+) (%S
   wins[#wins + 1], byNumber[no] = w, w
   w.star = {units = 0, calls = 0, due = 0, bunits = 0, bcalls = 0, period = 0}
 end
--- A window of which a total is missing is counted anew.
+-- A window that lacks a total is counted anew.
 local complete = {}
 local x, cursor = {}, '0'
 repeat

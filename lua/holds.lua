@@ -85,7 +85,7 @@ do -- a block, because Lua limits the local names of a scope
     return nil
   end
 
-  -- take adds a hold: an item of which the needs are kept.
+  -- take adds a hold: an item whose needs are kept.
   function holds.take(item, till)
     holds.taken = holds.taken + 1
     local h = holdOf(holds.taken, item.fence, item.labels, item.units, item.span or 0)

@@ -170,8 +170,8 @@ do -- a block, because Lua limits the local names of a scope
   -- is subtracted from the use. If the steps run out, it returns nil and how far it got.
   --
   -- The progress of an earlier run is valid for the same ledger, while no entry in it
-  -- changed. What has returned since is subtracted again, for the entries that left the
-  -- window.
+  -- changed. The units that have returned since are subtracted again, for the entries
+  -- that left the window.
   local function survived(l, olds)
     local cut = cutOf(l.win)
     if l.from <= cut then return 0, '' end

@@ -1,5 +1,5 @@
--- Divided limits: what is kept for shares, and the wait for it. Comes after walk.lua, in
--- the scripts for calls of which a limit has shares.
+-- Divided limits: what is kept for shares, and the wait for it. Comes after walk.lua,
+-- in the scripts for calls on limits with shares.
 --
 -- A limit's use is counted in parts: part 0 is that of the item's own share and of what
 -- belongs to no share, part j that of another share j. A stage is a table of guarantees by
@@ -155,7 +155,7 @@ do -- a block, because Lua limits the local names of a scope
   -- free that much. What returns to a share within its guarantee frees nothing, and is not
   -- walked until the share has charged more than that.
   --
-  -- beginning is the progress of a walk that has not begun. In a calendar of which the next
+  -- beginning is the progress of a walk that has not begun. In a calendar whose next
   -- period is counted, all that returns at the reset is walked.
   local function beginning(l, own, used)
     local from, w = {at = {}, freed = {}}, l.nextWin

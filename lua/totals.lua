@@ -61,8 +61,8 @@ do -- a block, because Lua limits the local names of a scope
     return table.concat(pieces)
   end
 
-  -- newRow is the total of an operation of which nothing is counted yet. A calendar's reset in the
-  -- midst of a batch is not in adv yet: the first operation's row tells.
+  -- newRow is the total of an operation before its first charge. A calendar's reset in
+  -- the midst of a batch is not in adv yet: the first operation's row tells.
   local function newRow(w)
     local cut, first = math.max(w.adv, w.floor), totals[1]
     if not w.len and first and first[w] then cut = math.max(cut, first[w].cut) end

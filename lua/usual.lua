@@ -32,7 +32,7 @@
 --   charge is then not written. Else, packed: clock, last seen, time of the
 --   first charge, changes, whether there is something to tidy that the caller is to have
 --   charge.lua do, and for each run that fits its places' numbers after it. Runs after
---   the first that does not fit are not charged. One caller at most is told to tidy.
+--   the first that does not fit are not charged. The script asks at most one caller to tidy.
 
 local call, K, A, sub, up, pack, floor = redis.call, KEYS, ARGV, string.sub, struct.unpack, struct.pack, math.floor
 local fmt, fmod = string.format, math.fmod

@@ -151,7 +151,7 @@ do -- a block, because Lua limits the local names of a scope
 
   -- useCovers gives limits and their shares covers: asked has the place of each such limit,
   -- and 0 or that of its share. It returns the covers' places in the batch's order; 0: there is
-  -- no room for it. What is not used for a day makes room for others.
+  -- no room for it. A cover that is not used for a day makes room for others.
   function useCovers(asked, limits, now)
     local MAXCOVERS = 48
     local places = {}

@@ -42,7 +42,7 @@ func measures(rooms []*room, t *tree) ([]measure, error) {
 	largest := slices.MaxFunc(product, func(a, b *pack) int { return a.lines() - b.lines() })
 	structs := declared(product)
 	return []measure{
-		// All lines of Go and Lua that are no tests, test kits or testdata.
+		// All lines of Go and Lua outside tests, test kits and testdata.
 		{"product lines", total(product), ""},
 		// Packages that another module can import, the model among them. The aim is eight.
 		named("public packages", public(t.packages)),

@@ -79,7 +79,7 @@ func TestWhatTheBaseSendsAgainIsCharged(t *testing.T) {
 		want(t, b, 5*counted.Load(), counted.Load(), 0)
 	}
 	check.Equal(t, counted.Load(), 7, "the server counted")
-	check.Equal(t, o.check(t), 35, "the observer was told of … units")
+	check.Equal(t, o.check(t), 35, "the observer saw … units")
 }
 
 // Where there are no units left for that, the request fails; what may have gone out
@@ -101,7 +101,7 @@ func TestWhatTheBaseSendsAgainIsRefused(t *testing.T) {
 	if n := counted.Load(); n > 3 {
 		t.Errorf("the server counted %d", n)
 	}
-	check.Equal(t, o.check(t), 15, "the observer was told of … units")
+	check.Equal(t, o.check(t), 15, "the observer saw … units")
 }
 
 // A base that first asks another host for a token sends nothing again.
@@ -130,8 +130,8 @@ func TestATokenIsNoSecondSending(t *testing.T) {
 	want(t, b, 10, 2, 0)
 }
 
-// Who has asked to wait waits then, too, where the request may be sent any number of
-// times.
+// A caller that has asked to wait waits then, too, where the request may be sent any number
+// of times.
 func TestWhatTheBaseSendsAgainWaits(t *testing.T) {
 	for name, c := range map[string]struct {
 		method, body string

@@ -106,7 +106,7 @@ func TestSlowBodiesGivenUp(t *testing.T) {
 	})
 }
 
-// What is too long to be read ahead is judged when the caller has read it.
+// A body that is too long to be read ahead is judged when the caller has read it.
 func TestLongBodiesOfRefusals(t *testing.T) {
 	for name, c := range map[string]struct {
 		padding int

@@ -138,7 +138,7 @@ func TestApply(t *testing.T) {
 				"spent, for what the rule says", "get", given{403, "", []string{"Retry-After", "soon"}},
 				budgethttp.Outcome{
 					Units: 10, Refused: locked("spent", feedback.Exhausted, "get", "", now.Add(2*time.Minute)),
-					Unread: unread("get", budgethttp.UnreadRefusal, "spent", "header retry-after", "it is not written as it is said to be"),
+					Unread: unread("get", budgethttp.UnreadRefusal, "spent", "header retry-after", "it is not in the expected form"),
 				},
 			},
 			{

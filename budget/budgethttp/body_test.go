@@ -124,7 +124,8 @@ func TestActualCost(t *testing.T) {
 	}
 }
 
-// Who stops reading pays what was told by then, else what was reserved.
+// A caller that stops reading pays the cost that the body has named by then, else the
+// reserved units.
 func TestActualCostOfAClosedBody(t *testing.T) {
 	for name, c := range map[string]struct {
 		header map[string]string
@@ -151,7 +152,7 @@ func TestActualCostOfAClosedBody(t *testing.T) {
 	}
 }
 
-// What net/http unpacks is looked at.
+// The transport looks at a body that net/http unpacks.
 func TestActualCostOfAnUnpackedBody(t *testing.T) {
 	base := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		check.Equal(t, r.Header.Get("Accept-Encoding"), "gzip", "the server was asked for")

@@ -69,7 +69,7 @@ func TestEveryRequestIsCharged(t *testing.T) {
 	}
 	want(t, b, 218, served.Load(), 0)
 	if got := o.check(t); got != 218 || o.charged[0].Source != budget.SourceStore {
-		t.Errorf("the observer was told of %d units", got)
+		t.Errorf("the observer saw %d units", got)
 	}
 	for name, wanted := range map[budget.GroupBy]string{budget.ByJob: "trending", budget.ByRun: "r/1"} {
 		if s, err := b.Spent(t.Context(), name, 0); err != nil || len(s.Rows) != 1 || s.Rows[0].Name != wanted {

@@ -23,7 +23,7 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// silent is a store that does not answer what finishes a request before it is told to.
+// silent is a store that does not answer calls that finish a request until the test lets it.
 type silent struct {
 	driver.Store
 	answer chan struct{} // closed when it is
@@ -97,7 +97,7 @@ func newAsking(t *testing.T, timeout time.Duration, body string) *asking {
 	return a
 }
 
-// A body is closed at once, though the store does not answer. What its response says is
+// A body is closed at once, though the store does not answer. The verdict of its response is
 // recorded when the store does, for which Flush and VerdictOf wait.
 func TestCloseDoesNotWaitForTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -123,12 +123,12 @@ func TestCloseDoesNotWaitForTheStore(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-told:
-			t.Error("what the upstream said is told before it is known")
+			t.Error("VerdictOf returned before the upstream's verdict was known")
 		default:
 		}
 		close(a.store.answer)
 		if !<-told {
-			t.Error("what the upstream said is not told")
+			t.Error("VerdictOf has no verdict")
 		}
 		want(t, a.budget, 7, 1, 0)
 		a.seen.check(t)
@@ -138,8 +138,8 @@ func TestCloseDoesNotWaitForTheStore(t *testing.T) {
 	})
 }
 
-// Close ends a Read that waits for the store to be told of the body's end: it does not
-// wait itself.
+// Close ends a Read that waits until the store hears of the body's end: it does not wait
+// itself.
 func TestCloseDoesNotWaitForARead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAsking(t, time.Hour, `{"usage":{"total":7}}`)

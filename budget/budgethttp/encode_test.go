@@ -21,7 +21,7 @@ import (
 // noon is when the tests' responses come.
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// What remains is rounded down and what is used up; beyond an int64 is its bound.
+// Remaining is rounded down and used up; a number beyond an int64 becomes its bound.
 func TestRounding(t *testing.T) {
 	for text, want := range map[string][2]int64{ // down, up
 		"0": {0, 0}, "-0.0": {0, 0}, "4999": {4999, 4999}, "12.000": {12, 12}, "2.5": {2, 3}, "2.0000000000000000000001": {2, 3}, "-2.5": {-3, -2},

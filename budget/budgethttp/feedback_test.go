@@ -120,7 +120,7 @@ func TestRefusalsLock(t *testing.T) {
 					t.Errorf("told %+v, want %+v", told, verdict)
 				}
 				if len(o.verdicts) != 1 || o.verdicts[0] != verdict {
-					t.Errorf("the observer was told %+v, want %+v", o.verdicts, verdict)
+					t.Errorf("the observer saw %+v, want %+v", o.verdicts, verdict)
 				}
 				if l := spent(t, b); (l.units == 0) != c.free || l.open != 0 {
 					t.Errorf("the ledger holds %+v", l)
@@ -152,7 +152,7 @@ func TestARefusalAcrossAResetLocksNothing(t *testing.T) {
 	})
 }
 
-// A second refusal leaves the lock of the first as it is.
+// A second refusal leaves the lock of the first unchanged.
 func TestRefusalsDoNotExtendALock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -240,8 +240,8 @@ func TestReports(t *testing.T) {
 				for _, d := range o.drifts {
 					drift += d.Added
 				}
-				check.Equal(t, s.Limits[0].Drift, drift, "the observer was told of", o.drifts, "and")
-				check.Equal(t, len(o.verdicts), 0, "the observer was told of", o.drifts, "and")
+				check.Equal(t, s.Limits[0].Drift, drift, "the observer saw", o.drifts, "and")
+				check.Equal(t, len(o.verdicts), 0, "the observer saw", o.drifts, "and")
 				o.check(t)
 			})
 		})

@@ -11,7 +11,7 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// Once a pass is taken for dead, none of its requests is sent, whatever a caller
+// Once a pass is declared dead, none of its requests is sent, whatever a caller
 // wants of refusals: each carries its number. Those of other passes are.
 func TestFencedRequestsAreNotSent(t *testing.T) {
 	b := open(t, budget.Spec{Unknown: budget.Unknown{Allowed: true, Units: 1}})

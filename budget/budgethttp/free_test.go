@@ -15,7 +15,7 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// What the upstream says is used has no request in it that it does not count: after
+// The use that an upstream reports excludes a request that it does not count: after
 // its release, remaining is what was reported, by whatever tells that it is free.
 func TestTheReportOfAFreeRequest(t *testing.T) {
 	free := func(c feedback.Condition) []feedback.Refusal {

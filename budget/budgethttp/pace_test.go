@@ -48,7 +48,7 @@ func (r *refusing) ask(ctx context.Context) bool {
 	return false
 }
 
-// A client that ignores what it is told, whether status or error, is not refused
+// A client that ignores refusals, whether as status or as error, is not refused
 // thousands of times, and is let through at the instant at which the call fits.
 func TestRefusalsAreHeldBack(t *testing.T) {
 	for _, how := range []budgethttp.Refused{budgethttp.Answer429, budgethttp.Fail} {

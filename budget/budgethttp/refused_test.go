@@ -75,7 +75,7 @@ func TestRefusedAnswers429(t *testing.T) {
 				t.Errorf("%+v: %q, %v", resp, text, err)
 			}
 			if _, told := budgethttp.VerdictOf(resp); told {
-				t.Error("it is said to be the upstream's")
+				t.Error("VerdictOf says that it is the upstream's")
 			}
 			if method == http.MethodHead {
 				if len(text) > 0 {

@@ -135,7 +135,7 @@ func TestWhatIsReleased(t *testing.T) {
 			case open0:
 				want(t, b, 5, 1, 1)
 			}
-			check.Equal(t, o.check(t), spent(t, b).units, "the observer was told of … units")
+			check.Equal(t, o.check(t), spent(t, b).units, "the observer saw … units")
 			check.Equal(t, len(served) > 0, c.served, "the server was reached")
 		})
 	}

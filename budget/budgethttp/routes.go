@@ -120,7 +120,7 @@ func shadow(req *http.Request) *http.Request {
 	if host == "" {
 		host = req.URL.Host
 	}
-	if req.URL.Opaque != "" { // "//host/path", or what stands in the request line
+	if req.URL.Opaque != "" { // "//host/path", or the path in the request line
 		if opaque, err := url.Parse(req.URL.Opaque); err == nil {
 			path = opaque
 		}

@@ -75,7 +75,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// A request that is looked at stays as it is.
+// Looking at a request does not change it.
 func TestRoutesLeaveTheRequest(t *testing.T) {
 	r := must.Get(newRoutes(map[string]budget.Cost{"a": {Match: []string{"GET example.com/a/"}}}))(t)
 	make := func() *http.Request {

@@ -94,9 +94,9 @@ func TestToldOfARequestMadeOfAResponse(t *testing.T) {
 	second := do(t, client, first.Request.Clone(first.Request.Context()))
 	_ = second.Body.Close()
 	if _, told := budgethttp.VerdictOf(first); !told {
-		t.Error("nothing is told of the upstream's refusal")
+		t.Error("there is no verdict of the upstream's refusal")
 	}
 	if v, told := budgethttp.VerdictOf(second); told || second.Header.Get(budgethttp.RefusedHeader) == "" {
-		t.Errorf("of the transport's own is told %+v", v)
+		t.Errorf("the transport's own refusal has the verdict %+v", v)
 	}
 }

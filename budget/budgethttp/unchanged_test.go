@@ -59,7 +59,7 @@ func TestNotModified(t *testing.T) {
 			must.Get(io.ReadAll(resp.Body))(t)
 			_ = resp.Body.Close()
 			want(t, b, c.units, c.calls, 0)
-			check.Equal(t, o.check(t), c.units, "the observer was told of … units")
+			check.Equal(t, o.check(t), c.units, "the observer saw … units")
 		})
 	}
 }

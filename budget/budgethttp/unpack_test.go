@@ -48,7 +48,7 @@ var packers = map[string]func(io.Writer) packer{
 	},
 }
 
-// packed is a text in codings that are separated by commas, the innermost first.
+// packed is a string in codings that are separated by commas, the innermost first.
 func packed(t testing.TB, codings string, pieces ...string) string {
 	t.Helper()
 	text := pieces
@@ -84,8 +84,8 @@ func askPacked(t *testing.T, base http.RoundTripper, body string, feedback feedb
 	return b, o
 }
 
-// What the caller decodes itself is looked at all the same, and gets to it as it was
-// sent.
+// The transport looks at a body that the caller decodes itself, too, and passes it on as it
+// was sent.
 func TestEncodedBodies(t *testing.T) {
 	document := []string{`{"choices":["` + strings.Repeat("words ", 1000) + `"],`, `"usage":{"total":7}}`}
 	stream := []string{"data: {\"usage\":{\"total\":3}}\n\n", ": ping\n\n", "data: {\"usage\":{\"total\":7}}\n\n"}
@@ -200,7 +200,7 @@ func TestDamagedBodies(t *testing.T) {
 	}
 }
 
-// A decoder that panics ends nothing: its body is as good as damaged.
+// A decoder that panics does not end the program: its body counts as damaged.
 func TestDecoderPanics(t *testing.T) {
 	defer budgethttp.AddPanicking()()
 	for _, codings := range []string{"panics", "panics-later", "panics-later, panics-later"} {
@@ -213,7 +213,7 @@ func TestDecoderPanics(t *testing.T) {
 	}
 }
 
-// Who closes the body before its end pays what was told by then.
+// A caller that closes the body before its end pays the cost that it has named by then.
 func TestClosedEncodedBody(t *testing.T) {
 	for _, read := range []int{0, 1, 40} {
 		text := []string{"data: {\"usage\":{\"total\":3}}\n\n", "data: " + strings.Repeat("z", 100) + "\n\n"}
@@ -282,7 +282,7 @@ func TestDecompressionBombs(t *testing.T) {
 }
 
 // An encoding that is not known is counted each time, and logged once for each
-// operation; what stands in a header counts all the same.
+// operation; a cost in a header counts all the same.
 func TestUnknownEncodings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asks, plain := usageCost, budget.Cost{Units: 1}
@@ -314,7 +314,7 @@ func TestUnknownEncodings(t *testing.T) {
 	})
 }
 
-// Of a document that is too long no more is unpacked than is looked at.
+// The transport unpacks no more of a document that is too long than it looks at.
 func TestLongEncodedDocuments(t *testing.T) {
 	body := bomb(t, "br", strings.Repeat(" ", 64<<10), (8<<20)/(64<<10))
 	body = packed(t, "gzip", body) // whose bound goes by what was received

@@ -34,9 +34,9 @@ func whatCame(unread []budgethttp.Unread) []string {
 	return all
 }
 
-// A document that came last and could not be read may have told a higher cost: what
-// is settled is no less than what was reserved, and it is told. So it is for a
-// Transport and for Apply.
+// A document that came last and could not be read may have told a higher cost: the call is
+// settled at no less than its reservation, and the report names the document. The same holds
+// for a Transport and for Apply.
 func TestStreamsWhoseLastDocumentCannotBeRead(t *testing.T) {
 	const lines = "application/x-ndjson"
 	doc := func(cost string) string { return `{"usage":{"total":` + cost + `}}` }
@@ -66,7 +66,7 @@ func TestStreamsWhoseLastDocumentCannotBeRead(t *testing.T) {
 		"an event that is no number":        {events, "data: " + doc("4") + "\n\ndata: " + doc(`"n/a"`) + "\n\n", 50, actual("it is not a number")},
 		"an event that is too long":         {events, "data: " + doc("4") + "\n\n" + `data: {"x":"` + long + "\"}\n\n", 50, actual(tooLong)},
 		"one that is too long and cut":      {events, "data: " + doc("4") + "\n\n" + `data: {"x":"` + long, 50, actual(tooLong)},
-		"an event that is no JSON":          {events, "data: oops\n\n", 50, actual(noJSON)},
+		"an event that is not JSON":         {events, "data: oops\n\n", 50, actual(noJSON)},
 		"the same without its end":          {events, "data: oops", 50, actual(noJSON)},
 		"a page as events":                  {events, "<html>busy</html>", 50, actual(noJSON)},
 		"the mark of the end":               {events, "data: " + doc("4") + "\n\ndata: [DONE]\n\n", 4, nil},
@@ -133,8 +133,8 @@ func TestCostsOfDamagedBodies(t *testing.T) {
 	}
 }
 
-// A refusal that stands in a body is recognised after a byte order mark; where the
-// body cannot be read, that is told of each rule that might have fitted.
+// A refusal that stands in a body is recognised after a byte order mark; where the body
+// cannot be read, each rule that might have fitted is reported.
 func TestRefusalsThatCannotBeRead(t *testing.T) {
 	json := map[string][]string{"error.reason": {"spent"}}
 	rules := feedback.Rules{Refusals: []feedback.Refusal{
@@ -160,7 +160,7 @@ func TestRefusalsThatCannotBeRead(t *testing.T) {
 		"a page":                    {403, "<html>", "", both(noJSON)},
 		"a page that is not theirs": {404, "<html>", "", []string{"any: " + noJSON}},
 		"a server's own trouble":    {500, "<html>", "", nil},
-		"of which a rule tells":     {503, "<html>", "", []string{"spent: " + noJSON}},
+		"of a rule's status":        {503, "<html>", "", []string{"spent: " + noJSON}},
 		"too long":                  {403, long, "", append([]string{"words: " + tooLong}, both(tooLong)...)},
 		"an answer that is a page":  {200, "<html>", "", nil},
 		"an answer that is cut":     {200, spentBody[:20], "", []string{"any: " + noJSON}},
@@ -195,7 +195,7 @@ func TestRefusalsThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A refusal whose body breaks off is told.
+// A refusal whose body breaks off is reported.
 func TestRefusalsThatBreakOff(t *testing.T) {
 	b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": {Units: 1}}, Feedback: feedback.Rules{Refusals: []feedback.Refusal{
 		{Name: "text", Means: feedback.Overloaded, Condition: feedback.Condition{Text: []string{"never"}}},
@@ -219,7 +219,7 @@ func TestCostInTheHeaderOfADamagedBody(t *testing.T) {
 		b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": usageCost}})
 		done, err := given{200, body[:len(body)/2], []string{"Content-Encoding", "gzip", "X-Cost", units}}.apply(t, b, reserve(t, b, "ask"))
 		if err != nil || done.Units != want || len(done.Unread) != 1 {
-			t.Errorf("%s in the header: %+v, %v; want %d units, and that it is told", units, done, err, want)
+			t.Errorf("%s in the header: %+v, %v; want %d units, and one unread value", units, done, err, want)
 		}
 	}
 }

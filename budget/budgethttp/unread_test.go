@@ -18,8 +18,8 @@ import (
 	"github.com/quotactl/quotactl/internal/check"
 )
 
-// What stands where a cost should, and is none, is told, once for a response; where
-// another place tells the cost nothing is.
+// A value in the place of a cost that is not a cost is reported, once for a response; nothing
+// is reported where another place tells the cost.
 func TestUnreadCosts(t *testing.T) {
 	stream := map[string]string{"Content-Type": events}
 	long := strings.Repeat("x", 2<<20)
@@ -74,8 +74,8 @@ func TestUnreadCosts(t *testing.T) {
 	}
 }
 
-// A value that cannot be read is told to the Observer each time, and logged at most
-// once a minute, with how often it came since. The log has nothing of what came.
+// The Observer hears of a value that cannot be read each time, and the log at most once a
+// minute, with how often it came since. The log does not contain the value.
 func TestUnreadIsLoggedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, log := &observer{}, &bytes.Buffer{}
@@ -99,8 +99,8 @@ func TestUnreadIsLoggedOnceAMinute(t *testing.T) {
 	})
 }
 
-// A report that cannot be read is told, but of a limit that does not count the
-// operation, and of a response that is a cache's.
+// A report that cannot be read is reported, except for a limit that does not count the
+// operation, and for a response from a cache.
 func TestUnreadReports(t *testing.T) {
 	for name, c := range map[string]struct {
 		header map[string]string
@@ -113,7 +113,7 @@ func TestUnreadReports(t *testing.T) {
 		"from a cache":      {map[string]string{"X-Left": "?", "Age": "7"}, `{"used":"?"}`, nil},
 		"of a limit's own":  {map[string]string{"X-Other": "?"}, `{}`, nil},
 		"a reset that was":  {map[string]string{"X-Left": "999", "X-Reset": "0"}, `{}`, nil},
-		"a reset elsewhere": {map[string]string{"X-Left": "999", "X-Reset": "soon"}, `{}`, []budgethttp.Unread{{Operation: "get", What: budgethttp.UnreadReport, Rule: "left", Place: "header X-Reset", Why: "it is not written as it is said to be"}}},
+		"a reset elsewhere": {map[string]string{"X-Left": "999", "X-Reset": "soon"}, `{}`, []budgethttp.Unread{{Operation: "get", What: budgethttp.UnreadReport, Rule: "left", Place: "header X-Reset", Why: "it is not in the expected form"}}},
 		"both": {map[string]string{"X-Left": "?"}, `{"used":"?"}`, []budgethttp.Unread{
 			{Operation: "get", What: budgethttp.UnreadReport, Rule: "left", Place: "header X-Left", Why: "it is not a number"},
 			{Operation: "get", What: budgethttp.UnreadReport, Rule: "used", Place: "json used", Why: "it is not a number"},

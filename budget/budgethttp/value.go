@@ -27,7 +27,7 @@ var (
 	errNoNumber  = errors.New("it is not a number")
 	errNoText    = errors.New("it is neither a number nor a text")
 	errNoItem    = errors.New("it has no such item")
-	errNoInstant = errors.New("it is not written as it is said to be")
+	errNoInstant = errors.New("it is not in the expected form")
 	errFarAway   = errors.New("it is more than 400 days away: is it written in another unit?")
 	errNoPolicy  = errors.New("it is no RateLimit field")
 )

@@ -12,7 +12,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// Whatever a body holds, what is read of it is what stands there: values at a path of a
+// Whatever a body holds, the reader reads what it holds: values at a path of a
 // document that is JSON, and nothing in one that is not; texts wherever they stand.
 func FuzzResponseBody(f *testing.F) {
 	for _, seed := range []string{

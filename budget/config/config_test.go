@@ -170,7 +170,7 @@ hosts = 0
 	}
 }
 
-// What a store says against its URL is noted at the URL's line, once.
+// A store's objection to its URL is noted at the URL's line, once.
 func TestStoreFault(t *testing.T) {
 	fault := fmt.Errorf("%w: no such port", budget.ErrStoreConfig)
 	for _, test := range []struct{ store, want string }{

@@ -12,7 +12,7 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// What nests deeper than any configuration is refused at its line before the parser
+// A value that nests deeper than any configuration is refused at its line before the parser
 // sees it; brackets and dots in texts and comments nest nothing.
 func TestConfigDepth(t *testing.T) {
 	t.Parallel()
@@ -51,7 +51,7 @@ func TestConfigDepth(t *testing.T) {
 	}
 }
 
-// Of a file with faults everywhere the first hundred are listed.
+// The first hundred faults of a file are listed.
 func TestConfigListsSomeFaults(t *testing.T) {
 	t.Parallel()
 	var faults, odd strings.Builder

@@ -13,7 +13,8 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// What is not a regular file is refused at once, and what is too large unread.
+// Anything but a regular file is refused at once, and a file that is too large without
+// reading it.
 func TestConfigFileIsRegular(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

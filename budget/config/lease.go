@@ -5,7 +5,7 @@ import (
 )
 
 // checkLeases finds lease_units that no lease can have: too few for one call, or more than a
-// limit ever grants; and operations of which a limit counts the calls.
+// limit ever grants; and operations whose calls a limit counts.
 func (u *Upstream) checkLeases(costs []Node) {
 	for _, cost := range costs {
 		price := u.Costs[cost.Key()]

@@ -27,7 +27,7 @@ func (w *writer) line(format string, args ...any) {
 	w.lines = append(w.lines, fmt.Sprintf(format, args...))
 }
 
-// noise is what stands between keys and means nothing.
+// noise is text between keys without a meaning.
 func (w *writer) noise() {
 	for w.chance(3) {
 		w.line("%s", []string{"", "# a = 1", "   ", "\t# [table]", "# \"\"\""}[w.rng.IntN(5)])

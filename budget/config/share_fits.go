@@ -9,7 +9,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// warnUnevenGuarantee warns of a guarantee of which a part can never be spent, because no
+// warnUnevenGuarantee warns of a guarantee that can never be spent in full, because no
 // sum of prices is as large.
 func (u *Upstream) warnUnevenGuarantee(node Node, l limit.Limit, share limit.Share) {
 	if l.Counts != limit.CountUnits || share.Guarantee == 0 {

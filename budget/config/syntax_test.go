@@ -19,7 +19,7 @@ window = "24h"
 [upstream.shop.credential.main]
 `
 
-// What people write that TOML has otherwise is met with what to write.
+// For common mistakes in TOML, the error says what to write.
 func TestConfigSaysWhatToWrite(t *testing.T) {
 	for _, test := range []struct {
 		line, instead string

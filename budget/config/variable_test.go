@@ -7,7 +7,7 @@ import (
 	"github.com/quotactl/quotactl/budget/config"
 )
 
-// A key that stands where its variable's name belongs is told, not shown.
+// A key in the place of its variable's name is reported, not shown.
 func TestVariableText(t *testing.T) {
 	for _, name := range []string{"API_KEY", "_X", "KEY2", "A"} {
 		if got := config.VariableText(name); got != name {

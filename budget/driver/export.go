@@ -36,7 +36,7 @@ func (c Counting) Above() int64 {
 }
 
 // LedgerWriter receives an exported ledger: Head once, then Row for each entry, in no
-// particular order. An error from either ends the export and is returned as it is.
+// particular order. An error from either ends the export and is returned unchanged.
 //
 // An export that is Counting gives a head without locks. It calls Head again whenever
 // entries were moved, settled or released since the call before: the rows that it gave

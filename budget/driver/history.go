@@ -10,7 +10,7 @@ import (
 // at a multiple of it.
 const HistoryHour int64 = 3_600_000_000
 
-// HistoryKept is how long history is kept unless a store is told otherwise, in µs.
+// HistoryKept is how long a store keeps history by default, in µs.
 const HistoryKept int64 = 90 * 24 * HistoryHour
 
 // KeptFor is how long a store keeps history by its option, in µs: HistoryKept for 0; −1, that
@@ -44,7 +44,7 @@ type HistoryQuery struct {
 // History is the answer to a HistoryQuery.
 type History struct {
 	Now int64 // the earlier clock
-	// Since is the hour (µs) from which on the rows are: the query's, or the first that
+	// Since is the hour (µs) in which the rows begin: the query's, or the first that
 	// is kept.
 	Since int64
 	Rows  []HistoryRow // in no particular order

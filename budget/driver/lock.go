@@ -24,8 +24,8 @@ func IsFence(name string) bool { return strings.HasPrefix(name, fencePrefix) }
 // MaxLock is the longest lock, in µs.
 const MaxLock int64 = 366 * 24 * 3_600_000_000
 
-// Lock closes a budget, or one limit of it, until an instant. An existing lock stays as
-// it is, unless Force is set and the new end lies ahead. The answer is [Locked].
+// Lock closes a budget, or one limit of it, until an instant. An existing lock stays
+// unchanged, unless Force is set and the new end lies ahead. The answer is [Locked].
 type Lock struct {
 	Budget string
 	Now    int64  // the caller's wall clock in µs, a witness

@@ -35,10 +35,10 @@ type Condition struct {
 	Operations []string
 	// Status are the statuses; empty: any.
 	Status []int
-	// Header maps a header's name to values of which it must have one, ignoring case;
+	// Header maps a header's name to its accepted values, ignoring case;
 	// "*" is any value.
 	Header map[string][]string
-	// JSON maps a path in the body to values, as strings, of which it must have one;
+	// JSON maps a path in the body to its accepted values, as strings;
 	// "*" is any value but null. A path is names and numbers joined by dots, where "#"
 	// is every element of an array.
 	JSON map[string][]string

@@ -276,7 +276,7 @@ func TestText(t *testing.T) {
 		{Parts{Known: true, Periods: 3, Least: 20, Most: 500}, "20, its minimum"},
 		{Parts{Known: true, Periods: 3, Clock: 3, Least: 20, Most: 500}, "20, its minimum: 3 clock"},
 		{Parts{Known: true, Periods: 3, Drift: 600, Clock: 3, Least: 20, Most: 500}, "500, its maximum, of 603: 600 drift, 3 clock"},
-		{Parts{Periods: 1, Least: 20, Most: 500}, "500, its maximum, until the upstream has reported in 3 full periods, of which there are 1"},
+		{Parts{Periods: 1, Least: 20, Most: 500}, "500, its maximum, until the upstream has reported in 3 full periods; so far it has in 1"},
 		{Parts{Periods: 3, Least: 20, Most: 500}, "500, its maximum, because the history does not reach back to the third full period in which the upstream reported"},
 	} {
 		check.Equal(t, c.parts.String(), c.want, "text")

@@ -47,7 +47,7 @@ func (p Parts) Units() int64 {
 // Capped reports whether the parts are more than may be kept back.
 func (p Parts) Capped() bool { return p.Sum() > p.Most }
 
-// Unknown is the headroom of a limit of which nothing is known: the most.
+// Unknown is the headroom of a limit without any samples: the most.
 func Unknown(l limit.Limit) Parts {
 	return Parts{Outage: l.OutagePart, Least: min(Least(l.Quota), l.Auto), Most: l.Auto}
 }

@@ -10,7 +10,7 @@ func (p Parts) String() string {
 	made := p.madeOf()
 	switch {
 	case !p.Known && p.Periods < Full:
-		return fmt.Sprintf("%d, its maximum, until the upstream has reported in %d full periods, of which there are %d", p.Units(), Full, p.Periods)
+		return fmt.Sprintf("%d, its maximum, until the upstream has reported in %d full periods; so far it has in %d", p.Units(), Full, p.Periods)
 	case !p.Known:
 		return fmt.Sprintf("%d, its maximum, because the history does not reach back to the third full period in which the upstream reported", p.Units())
 	case p.Capped():

@@ -55,14 +55,14 @@ func (l Limit) Stages() [][]int64 {
 // item fits if nothing else happens.
 type Wait struct {
 	Limit Limit
-	// Starts, of a divided calendar: for each of [Limit.Stages] the beginning of the first
-	// period from which on the use that is left fits under these guarantees, or Never; and
-	// last that from which on it fits the bound less the floor. A period that is under way
-	// begins at Now.
+	// Starts, of a divided calendar: for each of [Limit.Stages] the beginning of the
+	// first period in and after which the use that is left fits under these guarantees,
+	// or Never; the last one is for the bound less the floor. A period that is under
+	// way begins at Now.
 	Starts []int64
 	// At, without Starts: the item fits from then on.
 	At int64
-	// Spells, of a limit of which there are records: for each of [Limit.Spells] from when
+	// Spells, of a limit with records: for each of [Limit.Spells] from when
 	// on the item fits. Starts or At count only after them.
 	Spells []SpellWait
 	// Now is the instant of the decision, and Refused what the limit decided then.

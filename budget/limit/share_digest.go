@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// NoShares is the digest of limits of which none is divided.
+// NoShares is the digest of limits without shares.
 const NoShares = "none"
 
 // DigestShares is a digest of how limits are divided, in 16 hexadecimal digits, or NoShares.

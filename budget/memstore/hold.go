@@ -249,9 +249,10 @@ func (h *hold) view() driver.Hold {
 	}
 }
 
-// fitsFrom is the first instant, from that on at which the first hold ends, at which everything
-// fits an item that is refused, while holds end with their leases. It tries every instant at
-// which anything changes, in turn; limit.Never if that is beyond the limits' horizons.
+// fitsFrom is the first instant, at or after the end of the first hold, at which a
+// refused item fits every limit, while holds end with their leases. It tries every
+// instant at which anything changes, in turn; limit.Never if that is beyond the limits'
+// horizons.
 func (l *ledger) fitsFrom(first int64, batch driver.Batch, item driver.Item, now int64) int64 {
 	var tries []int64
 	horizon, end := int64(0), now

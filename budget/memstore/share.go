@@ -115,7 +115,7 @@ func (l *ledger) sharedFitsAt(c claims, lim limit.Limit, item driver.Item, now i
 	return returns[first]
 }
 
-// plannedFitsAt is sharedFitsAt for a rolling limit of which there are records: it tries the
+// plannedFitsAt is sharedFitsAt for a rolling limit with records: it tries the
 // returns, and the records' ends.
 func (l *ledger) plannedFitsAt(c claims, lim limit.Limit, item driver.Item, returns []int64, now int64) int64 {
 	tries := append(planEnds(lim, now), returns...)

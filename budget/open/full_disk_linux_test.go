@@ -65,7 +65,7 @@ func TestPolicyOnAFullDisk(t *testing.T) {
 			charged := int64(0)
 			if name == "open before" {
 				fill()
-				// What room the files have left is used up first.
+				// Room that the files have left is used up first.
 				for err = nil; err == nil; charged++ {
 					_, err = charge("safe")
 				}

@@ -50,7 +50,7 @@ func TestJobsOfAStoreThatComesLater(t *testing.T) {
 	}
 }
 
-// The first call after a store could not be opened is told so, without another try.
+// The first call after a store could not be opened gets that error, without another try.
 func TestFirstCallIsToldOfTheOpening(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "q.db")

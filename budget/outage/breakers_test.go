@@ -77,7 +77,7 @@ func TestLookingKeepsNoBreakers(t *testing.T) {
 	}
 }
 
-// A breaker that is shut leaves no folder, unless something else lies in it; the
+// A breaker that closes leaves no folder, unless something else lies in it; the
 // host's own directory stays.
 func TestAShutBreakerLeavesNothing(t *testing.T) {
 	t.Parallel()
@@ -134,8 +134,8 @@ func TestAnAbandonedBreaker(t *testing.T) {
 	}
 }
 
-// Processes that open and shut one breaker at once take its folder away from each
-// other: what is open is told to all the same.
+// Processes that open and close one breaker at once take its folder away from each other: it
+// still reports that it is open.
 func TestOpenedWhileShut(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, Options{PerBudget: true})

@@ -11,8 +11,8 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// What a process was told is carried until the ledger was found to hold it, beside the mark
-// of another process that has taken its place.
+// The use that a process heard of is carried until it finds the ledger to hold it, beside the
+// mark of another process that has taken its place.
 func TestDoubtsEnd(t *testing.T) {
 	now, dir := int64(1), t.TempDir()
 	open := func() *memory {

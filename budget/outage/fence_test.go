@@ -59,7 +59,7 @@ func TestFenceIsNoLock(t *testing.T) {
 	for _, host := range []*budget.Budget{b, other} {
 		w.back(host)
 		must.Is(t, check.Err(w.chargePass(host, 7, "")), budget.ErrFenced, "a call of the pass once the store is back")
-		must.Do(t, host.Close()) // it writes down what it was told
+		must.Do(t, host.Close()) // it writes down the answers it got
 	}
 	must.Equal(t, w.used(), 2+4+2, "used: what happened is recorded, whoever it was")
 	w.noFenceIn(dir)
@@ -79,7 +79,7 @@ func TestFenceWhileAway(t *testing.T) {
 	defer func() { _ = store.Close() }()
 	request := driver.Lock{Budget: w.spec.Name, Now: time.Now().UnixMicro(), Limit: "~trending/7", After: time.Hour.Microseconds(), Most: driver.MaxLock}
 	if locked, err := driver.Apply(context.Background(), store, request); !errors.Is(err, driver.ErrUnavailable) {
-		t.Fatalf("one that is to leave another as it is: %+v, %v", locked, err)
+		t.Fatalf("one that is to leave another unchanged: %+v, %v", locked, err)
 	}
 	w.charged(b, "within", budget.SourceAllowance)
 	w.store.gone.Store(false)

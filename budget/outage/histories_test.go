@@ -14,8 +14,8 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// What a process charged is missed also where it looked before the loss, and another
-// process of its host was told of the other history.
+// The charges of a process are missed also where it looked before the loss, and another
+// process of its host heard of the other history.
 func TestMissedThoughCarriedBefore(t *testing.T) {
 	for _, looks := range []bool{false, true} {
 		t.Run(fmt.Sprint("it looked: ", looks), func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestMissedThoughCarriedBefore(t *testing.T) {
 }
 
 // Answers of one process may cross: a slow call is answered by the history that stays,
-// after a quick one by that which does not.
+// after a quick one by the history that does not.
 func TestMissedThoughAnswersCross(t *testing.T) {
 	for _, interrupted := range []bool{false, true} {
 		t.Run(fmt.Sprint("the next call was interrupted: ", interrupted), func(t *testing.T) {
@@ -138,8 +138,8 @@ func TestToldThoughTheProcessEnded(t *testing.T) {
 	s.settles(154, two, other)
 }
 
-// What one process charged to the side that is dropped is told however much another one
-// of its host charged to the side that stays before either noticed.
+// The charges of one process to the side that is dropped are reported however much another
+// one of its host charged to the side that stays before either noticed.
 func TestToldThoughManyCame(t *testing.T) {
 	for _, n := range []int64{60, 70, 150} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {

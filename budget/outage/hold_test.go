@@ -30,8 +30,8 @@ func (w *world) left() int64 {
 }
 
 // A hold is no charge: no host misses it, makes it from its allowance, or takes a limit for
-// exhausted because of it. What a pass spends while the store is away is drawn from its hold
-// once it is recorded.
+// exhausted because of it. Units that a pass spends while the store is away are drawn from
+// its hold once they are recorded.
 func TestHoldAcrossAnOutage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -195,8 +195,8 @@ func TestKilledThroughOutages(t *testing.T) {
 	processes, started := make([]*exec.Cmd, 4), 0
 	kills, openKills := effort.Of(15, 40, 110), effort.Of(4, 12, 35)
 	killed, killedOpen, outages, away := 0, 0, 0, false
-	// Processes live longer, and wait longer for the store, the longer it takes: on a
-	// busy machine they come to nothing in the time that is enough elsewhere.
+	// Processes live longer, and wait longer for the store, the longer it takes: on a busy
+	// machine the time that is enough elsewhere is too short for them.
 	slower := func() time.Duration { return time.Duration(1 + killed/kills) }
 	start := func(i int) {
 		cmd := exec.Command(os.Args[0])

@@ -35,7 +35,7 @@ func (w *world) withSearch() {
 	w.spec.Limits = append(w.spec.Limits, search)
 }
 
-// What the host was told of a lock holds while the store is away, for its other
+// A lock that the host has heard of holds while the store is away, for its other
 // processes too, of one limit or the whole budget; not past an unlock.
 func TestToldOfALock(t *testing.T) {
 	t.Parallel()
@@ -47,7 +47,7 @@ func TestToldOfALock(t *testing.T) {
 	w.locked(b, "list", "", "of another host") // told by a refusal
 	w.store.gone.Store(true)
 	w.locked(b, "list", "", "of another host")
-	must.Do(t, b.Close()) // it writes down what it was told
+	must.Do(t, b.Close()) // it writes down the answers it got
 	b = w.host(dir)
 	w.locked(b, "search", "", "of another host")
 

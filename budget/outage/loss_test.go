@@ -139,9 +139,8 @@ func redisHost(t *testing.T, url, dir string, spec budget.Spec, o outage.Options
 // patient are the options of hosts on a machine that is busy with other tests.
 var patient = outage.Options{Timeout: time.Minute}
 
-// What a store lost is noticed by the next decision of a host that had decided
-// before, is logged and shown, and what is missing is recorded: all that is ever
-// granted stays within the limit.
+// The next decision of a host that had decided before notices what a store lost, logs and
+// shows it, and records the missing units: all that is ever granted stays within the limit.
 func TestLostData(t *testing.T) {
 	t.Parallel()
 	spec := budget.Spec{

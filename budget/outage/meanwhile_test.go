@@ -26,8 +26,8 @@ func (s *onRecovery) Change(ctx context.Context, change driver.Change) (driver.C
 	return s.Store.Change(ctx, change)
 }
 
-// What a process writes down of its charges while another one recovers a loss that it has
-// not heard of is recovered too.
+// Charges that a process writes down while another one recovers a loss that it has not heard
+// of are recovered too.
 func TestChargedDuringRecovery(t *testing.T) {
 	r := newRuin(t)
 	dir := t.TempDir()

@@ -76,8 +76,8 @@ func TestHostsShareTheHeadroom(t *testing.T) {
 	}
 }
 
-// What the host spent counts before anything else is decided, and stays written
-// down until the store has it.
+// The host's spend counts before anything else is decided, and stays written down until the
+// store has it.
 func TestRecordedFirst(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -218,7 +218,7 @@ func TestSetAside(t *testing.T) {
 	}
 }
 
-// What the store lost is noticed by the host that saw it, and recorded; a reset
+// The host that saw the lost entries notices a loss, and records it; a reset
 // is not a loss.
 func TestLossIsNoticed(t *testing.T) {
 	t.Parallel()

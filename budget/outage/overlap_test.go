@@ -136,7 +136,7 @@ func (s *diesOnceRecorded) Decide(ctx context.Context, b driver.Batch) (driver.D
 	return d, err
 }
 
-// What was recorded after an outage is remembered, also when the store goes away again
+// The host remembers what it recorded after an outage, also when the store goes away again
 // before it decides anything else.
 func TestRecordedIsRememberedThroughTheNextOutage(t *testing.T) {
 	r := newRuin(t)

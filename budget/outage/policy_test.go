@@ -67,7 +67,7 @@ func (a answering) Decide(context.Context, driver.Batch) (driver.Decisions, erro
 	return driver.Decisions{}, fmt.Errorf("the store says: %w", a.answer)
 }
 
-// What leaves a host nothing to spend is closed.
+// A policy that leaves a host nothing to spend counts as closed.
 func TestNothingToSpendIsClosed(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*world, *outage.Options){

@@ -35,7 +35,7 @@ func by(t *testing.T, b *budget.Budget, job string) *budget.RefusedError {
 }
 
 // A call that fits a limit again, but then not another one's guarantees, is put off. For
-// others, the limit is exhausted only as long as it is.
+// others, the limit counts as exhausted only while it is exhausted.
 func TestPutOffOfOneJob(t *testing.T) {
 	w := newWorld(t)
 	rolling := limit.Limit{Name: "rolling", Quota: 60, Headroom: 50, Limit: 10, OutagePart: 20, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}

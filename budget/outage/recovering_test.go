@@ -136,11 +136,11 @@ func TestIdleHostComesFirst(t *testing.T) {
 	noticed := r.now + 1_000_000
 	part, refusal := r.spend(idle, 1000)
 	if part != 5 || !refusal.Recovering || refusal.RetryAt != noticed+driver.RecoveryWait {
-		t.Fatalf("the idle host spent %d and was told %+v; want its part of 5, and a refusal until a minute after %d", part, refusal, noticed)
+		t.Fatalf("the idle host spent %d and got %+v; want its part of 5, and a refusal until a minute after %d", part, refusal, noticed)
 	}
 	must.Equal(t, r.used(busy), 105, "used when both have told")
 	if more, refusal := r.spend(idle, 1000); more != 0 || refusal.Recovering {
-		t.Fatalf("then the idle host spent %d more, and was told %+v", more, refusal)
+		t.Fatalf("then the idle host spent %d more, and got %+v", more, refusal)
 	}
 	if more, _ := r.spend(busy, 1000); more != 0 {
 		t.Fatalf("the busy host spent %d more", more)
@@ -182,8 +182,8 @@ func TestLookingIsNoReport(t *testing.T) {
 	}
 }
 
-// What may be spent beyond the quota after a loss is what none but a silent host
-// had been told: docs/outages.md says so.
+// After a loss, only the units that no host but a silent one knows of may be spent beyond the
+// quota: docs/outages.md says so.
 func TestWhatRemains(t *testing.T) {
 	t.Run("a host that is silent for a minute", func(t *testing.T) {
 		r := newRuin(t)
@@ -258,7 +258,7 @@ func TestUncountedHost(t *testing.T) {
 	}
 }
 
-// A lock that the host was told of stands again in a store that has lost it.
+// The host sets a lock that it has heard of again in a store that has lost it.
 func TestLocksOutliveALoss(t *testing.T) {
 	r := newRuin(t)
 	s := r.host(1)

@@ -133,8 +133,8 @@ func TestLossWaitsToBeRecorded(t *testing.T) {
 	}
 }
 
-// What happened hours ago is recorded by a call that carries the windows in which
-// it counts, and stays written down until then.
+// Events of hours ago are recorded by a call that carries the windows in which they count,
+// and stay written down until then.
 func TestRecordsWaitForTheirWindows(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, Options{Allowance: 100})
@@ -185,7 +185,7 @@ func TestABreakerForEachBudget(t *testing.T) {
 		}
 	}
 	if _, out := s.OutOfReach(); !out {
-		t.Error("no server is told to be away")
+		t.Error("OutOfReach names no server")
 	}
 	other := New(h.store, h.options)
 	defer func() { _ = other.Close() }()
@@ -270,7 +270,7 @@ func TestALossNoticedByMany(t *testing.T) {
 	}
 }
 
-// The last word of the store is what stands: a grant takes a refusal back, in
+// The last word of the store counts: a grant takes a refusal back, in
 // whatever process.
 func TestTheLastWordStands(t *testing.T) {
 	t.Parallel()

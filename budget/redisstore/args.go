@@ -316,7 +316,7 @@ type itemArgs struct {
 	Rooms []int64 `json:"rooms,omitempty"`
 
 	Name string `json:"name,omitempty"` // the operation, of an item with a fence
-	From int64  `json:"from,omitempty"` // the stage from which on to answer; Progress is of that one
+	From int64  `json:"from,omitempty"` // the first stage to answer for; Progress is of that one
 	// Only for a hold: its needs, how long its pass may take, and what it takes of each limit.
 	Needs   []needArgs `json:"needs,omitempty"`
 	Span    int64      `json:"span,omitempty"`

@@ -5,11 +5,11 @@ import "context"
 // ledgerFormat is the format of a ledger that this version writes; it converts older ones.
 const ledgerFormat = "3"
 
-// holdingFormat is that of a ledger of which a hold was taken once. Programs that know no holds
-// must not decide on it: they would spend what is held.
+// holdingFormat is that of a ledger in which a hold was taken once. Programs that know
+// no holds must not decide on it: they would spend what is held.
 const holdingFormat = "4"
 
-// isFormat reports whether this version reads a format as it is.
+// isFormat reports whether this version reads a format without converting it.
 func isFormat(format string) bool { return format == ledgerFormat || format == holdingFormat }
 
 // converts reports whether a format is one that this version converts.
@@ -20,7 +20,8 @@ func isOlderFormat(reply []any) bool {
 	return len(reply) == 3 && replyHead(reply[:2]) && number(reply[0]) == statusNewer && converts(text(reply, 2))
 }
 
-// convert converts a ledger of an older format; one of any other it leaves as it is.
+// convert converts a ledger of an older format; it leaves one of any other format
+// unchanged.
 func (s *Store) convert(ctx context.Context, name string) error {
 	doing := "convert the ledger of " + name
 	reply, err := s.run(ctx, s.scripts.Convert, append(s.allKeys(name, maxLimits), s.key(name, "x")), arguments(ledgerArgs{})...).Result()

@@ -90,8 +90,8 @@ func olderCharges(t testing.TB, s driver.Store, now *int64) {
 	must.Get(driver.Apply(t.Context(), s, driver.Report{Budget: name, Now: *now, Limits: limits[0], Limit: "hour", Used: 450}))(t)
 }
 
-// A ledger of an older format goes on as it was: what is decided on it, what each limit has
-// used and who spent what is as on a ledger of which the model has kept everything.
+// A ledger of an older format goes on as it was: decisions on it, what each limit has used
+// and who spent what are as on a ledger that the model has kept in full.
 func TestConvertsTheOlderFormat(t *testing.T) {
 	effort.OneGoroutine(t)
 	t.Parallel()
@@ -218,7 +218,8 @@ func TestHeadOfAnotherFormat(t *testing.T) {
 	check.Equal(t, m["s"][:24] == head(), false, "it is that of format 2")
 }
 
-// A ledger of an older format with buckets that cannot be read is damaged, and stays as it is.
+// A ledger of an older format with buckets that cannot be read is damaged, and does not
+// change.
 func TestConvertsNoUnreadableBuckets(t *testing.T) {
 	t.Parallel()
 	var keys map[string]olderKey

@@ -47,7 +47,7 @@ type batch struct {
 	told   ledgerTold
 	slow   bool  // usual.lua has left the open items to charge.lua
 	tidied bool  // that was tried after a run without items
-	tidies []int // operations of which a run without items makes blocks
+	tidies []int // operations that a run without items packs into blocks
 	one    struct {
 		until [1]time.Time
 		open  [1]int

@@ -85,7 +85,7 @@ func forward(t *testing.T, conn net.Conn, address string) {
 	_ = conn.Close()
 }
 
-// A cluster of which one of the given addresses hangs decides all the same. It runs beside no
+// A cluster decides even if one of the given addresses hangs. It runs beside no
 // other test: of a busy machine, 900 ms may be too few.
 func TestAClusterAddressThatHangs(t *testing.T) {
 	nodes := startCluster(t, 3, nil)

@@ -64,7 +64,7 @@ func TestDiagnoseReplicas(t *testing.T) {
 	configure(t, server, "min-replicas-max-lag", "10")
 	expectFindings(t, "a short lag", store.Diagnose(t.Context()), wants{"replicas", driver.OK, "when 1 of them keep up within 10 s", ""})
 
-	// A user who may not look is told so, and nothing else fails.
+	// The doctor says so if the user may not look, and nothing else fails.
 	expectFindings(t, "a user without CONFIG", openStore(t, leastURL(t, server, "quotactl:*", "info"), redisstore.Options{}).Diagnose(t.Context()),
 		wants{"replicas", driver.Warning, "does not show min-replicas-to-write", "+config|get"},
 		wants{"server", driver.Fault, of + " rejects this user", "does not replicate"})

@@ -119,7 +119,7 @@ func TestClusterIsAskedAgain(t *testing.T) {
 	}
 }
 
-// configure sets what a server may be told while it runs.
+// configure changes a server's settings while it runs.
 func configure(t *testing.T, server *redistest.Server, pairs ...string) {
 	t.Helper()
 	admin := server.Client()

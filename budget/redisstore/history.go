@@ -119,7 +119,7 @@ type past struct {
 	clock  int64 // the earlier one
 	newest int64 // the time of the newest entry
 	ledger string
-	since  int64 // the hour from which on the rows are
+	since  int64 // the hour in which the rows begin
 }
 
 // dayID is the field of a day that holds its id.

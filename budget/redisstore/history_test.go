@@ -218,7 +218,7 @@ func TestHistoryOfTwoStores(t *testing.T) {
 	check.Equal(t, f.units(), 0+1+2, "units in the history")
 }
 
-// What is charged is noted in a log of the day, which does not grow with the charges.
+// Charges are noted in a log of the day, which does not grow with them.
 func TestHistoryLogIsBounded(t *testing.T) {
 	t.Parallel()
 	f, admin := startFake(t)

@@ -76,7 +76,7 @@ func TestUsualBesideAHold(t *testing.T) {
 	must.Equal(t, runs.decided.Load() > decided, true, "that usual.lua decides again")
 }
 
-// A program that knows no holds does not decide on a ledger of which one was taken: its format
+// A program that knows no holds does not decide on a ledger in which one was taken: its format
 // differs from then on, until a reset.
 func TestFormatOfAHold(t *testing.T) {
 	t.Parallel()

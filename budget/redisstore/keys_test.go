@@ -131,7 +131,7 @@ func TestKeysExpireTogether(t *testing.T) {
 	}
 }
 
-// What left every window and the hour is removed, so that memory is bounded.
+// Entries that have left every window and the hour are removed, so that memory is bounded.
 func TestEntriesArePruned(t *testing.T) {
 	t.Parallel()
 	f, admin := startFake(t)

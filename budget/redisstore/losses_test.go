@@ -17,14 +17,14 @@ func TestLosses(t *testing.T) { testLosses(t, 1) }
 
 func TestLossesOfThreeHosts(t *testing.T) { testLosses(t, 3) }
 
-// What was charged on both sides of a split is added up after it.
+// Charges on both sides of a split are added up after it.
 func TestSplits(t *testing.T) {
 	t.Parallel()
 	storetest.Splits(t, lossyData(t))
 }
 
-// What a process of a host charged to the side of a split that is dropped is missed,
-// whatever the host's other process was told of the other side.
+// The host misses charges of its process to the side of a split that is dropped, whatever its
+// other process heard of the other side.
 func TestHistories(t *testing.T) {
 	t.Parallel()
 	storetest.Histories(t, lossyData)

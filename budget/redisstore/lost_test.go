@@ -40,7 +40,7 @@ func lossy(t testing.TB, n int) []*proxy {
 	return all
 }
 
-// wanted is what one charge was asked for, and what it was told.
+// wanted is one charge as the test asked for it, and the store's answer.
 type wanted struct {
 	budget, id string
 	units, at  int64 // at: 0 while its outcome is unknown

@@ -14,8 +14,8 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// What a coarse window counts is summed in blocks also after older entries have been merged, and
-// while they are merged further: a long walk and a new window read few of them.
+// The charges of a coarse window are summed in blocks also after older entries have been merged,
+// and while they are merged further: a long walk and a new window read few of them.
 func TestBlocksBesideMergedEntries(t *testing.T) {
 	t.Parallel()
 	f, _ := startFake(t)

@@ -24,8 +24,8 @@ func refusedAway(t *testing.T, store *redisstore.Store, id string) (certain bool
 	return errors.Is(err, driver.ErrNotCharged)
 }
 
-// What cannot have been sent, or was refused as a whole, has charged nothing, and
-// the caller is told so.
+// A call that cannot have been sent, or was refused as a whole, has charged nothing, and the
+// error says so.
 func TestNotChargedIsTold(t *testing.T) {
 	t.Parallel()
 	if !refusedAway(t, openStore(t, "redis://"+redistest.FreeAddress(t), redisstore.Options{}), "first") {
@@ -77,7 +77,7 @@ func TestNotChargedIsNotToldOfLostAnswers(t *testing.T) {
 	charge(t, store, "before")
 	store.ForgetPlans() // usual.lua is not asked for it
 	if refusedAway(t, store, "lost-with-its-answer") {
-		t.Error("it is told that nothing was charged, and nobody knows")
+		t.Error("the error says that nothing was charged, though nobody knows")
 	}
 	if !refusedAway(t, store, "after") {
 		t.Error("the call after it, to nobody, may have been charged")

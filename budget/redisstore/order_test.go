@@ -24,7 +24,7 @@ func TestBatchesStayInOrder(t *testing.T) {
 	t.Cleanup(func() { _ = store.Close() })
 	limits := []limit.Limit{{Name: "w", Limit: 1_000_000, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Minute)}}
 	for round := range effort.Of(50, 50, 150) {
-		now += 3 * time.Hour.Microseconds() // past all deadlines that were told before
+		now += 3 * time.Hour.Microseconds() // past all deadlines of earlier answers
 		var all sync.WaitGroup
 		for b := range 4 {
 			batch := driver.Batch{Budget: name, Now: now, Limits: limits}

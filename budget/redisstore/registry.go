@@ -212,8 +212,8 @@ func (r registry) covered(l limit.Limit) []int {
 	return list
 }
 
-// counts reports whether a limit counts an operation, by number. Of a bucket, it must agree with
-// covers in lua/meters.lua.
+// counts reports whether a limit counts an operation, by number. For a bucket, it must
+// agree with covers in lua/meters.lua.
 func (r registry) counts(l limit.Limit, operation int) bool {
 	name, _ := limit.CutPair(r.names[operation-1])
 	if l.Covers(name) {

@@ -68,7 +68,7 @@ func isNames(v any) bool {
 	return ok && strings.Count(names, ",") < maxNames
 }
 
-// textOrNone is a text or nil.
+// textOrNone is a string or nil.
 func textOrNone(v any) bool { return v == nil || isText(v) }
 
 // tuple is a list of exactly these.

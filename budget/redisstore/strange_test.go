@@ -55,8 +55,8 @@ func strangeCall(t *testing.T, name string, lines []string) called {
 	return call(t.Context(), t, scriptedStore(repliesOf(script), c.call == callLook, time.Minute), c.call)
 }
 
-// What a script answers is taken; with a number that is none, or a part that is
-// missing, it is not: nothing is read as 0, nothing granted.
+// The store accepts an answer of a script; it rejects one with a malformed number, or without
+// a part: nothing is read as 0, nothing granted.
 func TestStrangeReplies(t *testing.T) {
 	t.Parallel()
 	for name, c := range strangeCalls {

@@ -92,8 +92,8 @@ func TestLostSwapIsDone(t *testing.T) {
 	}
 }
 
-// Where so many others came that it cannot be told any more, the outcome is
-// unknown, never that another was first.
+// After so many other swaps that the store cannot tell any more, the outcome is unknown,
+// never that another was first.
 func TestLostSwapAmongManyIsUnknown(t *testing.T) {
 	t.Parallel()
 	store, p, server := behind(t)
@@ -110,8 +110,8 @@ func TestLostSwapAmongManyIsUnknown(t *testing.T) {
 	}
 }
 
-// Nothing of a swap that was given up happens later: what stands meanwhile is not
-// overwritten when the server goes on.
+// Nothing of a swap that was given up happens later: it does not overwrite a newer document
+// when the server goes on.
 func TestStoppedServerSwapsNothingLate(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -115,7 +115,7 @@ func TestRingShardIsKilled(t *testing.T) {
 	s.goesOn("without one shard", living...)
 	for _, name := range budgets {
 		if at[name] == dead {
-			redistest.Await(t, name+" is told to be out of reach", func() bool { return s.budgets[name].away.Load() > swarmClients })
+			redistest.Await(t, name+" is reported out of reach", func() bool { return s.budgets[name].away.Load() > swarmClients })
 		}
 	}
 	s.stop()

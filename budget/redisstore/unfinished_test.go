@@ -43,9 +43,9 @@ func TestItemAfterMuchHasLeft(t *testing.T) {
 	decide(one("before", 1), one("a microsecond later", 1), one("fits then", 8))
 }
 
-// What survived is summed for each limit in as many script runs as that takes; a
-// limit whose sum is done waits for the others, and does not begin again. What is
-// walked over is the side with fewer entries.
+// The surviving entries are summed for each limit in as many script runs as that takes; a
+// limit whose sum is done waits for the others, and does not begin again. The scripts walk
+// over the side with fewer entries.
 func TestRecoveryOfManyEntriesEnds(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -89,7 +89,7 @@ func TestRecoveryOfManyEntriesEnds(t *testing.T) {
 	}
 }
 
-// What leaves the window while what survived is summed counts in the sum no more.
+// Entries that leave the window while the surviving ones are summed count in the sum no more.
 func TestRecoveryWhileTheWindowMoves(t *testing.T) {
 	t.Parallel()
 	f := openFake(t, redistest.Start(t).URL(0))

@@ -84,7 +84,7 @@ func TestNoSuchDatabase(t *testing.T) {
 	charge(t, openStore(t, server.URL(15), redisstore.Options{}), "a")
 }
 
-// Keys and scripts take a prefix as it is: a Go program gives one as costs.toml may have it.
+// Keys and scripts take a prefix unchanged: a Go program gives one as costs.toml may have it.
 func TestPrefixIsAName(t *testing.T) {
 	t.Parallel()
 	for _, prefix := range []string{"a\x00b", "{a}", "a b", strings.Repeat("a", 64)} {

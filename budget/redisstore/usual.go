@@ -111,7 +111,7 @@ func (s *Store) tidyLater(b driver.Batch, operations []int) {
 		}()
 		ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
 		defer cancel()
-		s.tidy(ctx, b, operations) // what is not done now, a later call is told
+		s.tidy(ctx, b, operations) // the script asks a later call to do the rest
 	}
 	if s.testClock != nil {
 		run()

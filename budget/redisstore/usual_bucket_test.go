@@ -109,8 +109,8 @@ func TestUsualBucketFarAboveItsLimit(t *testing.T) {
 	must.Equal(t, runs.decided.Load(), 7, "runs of usual.lua that decided")
 }
 
-// What fits by the time of a charge is charged in one run, though it did not when the bucket
-// changed last.
+// A call that fits by the time of its charge is charged in one run, though it did not when
+// the bucket changed last.
 func TestUsualBucketDrainsFirst(t *testing.T) {
 	t.Parallel()
 	bucket := bucketOf(t, "b")

@@ -51,7 +51,7 @@ func (s *spender) on(operation int) {
 	s.now += spendStep
 }
 
-// What many operations were charged leaves a window one charge after the other, whichever of
+// The charges of many operations leave a window one after the other, whichever of
 // the groups of its queue an operation is in, and whether it was new before or after the others.
 func TestUsualQueue(t *testing.T) {
 	t.Parallel()
@@ -114,7 +114,7 @@ func TestUsualQueueIsMissing(t *testing.T) {
 	}
 }
 
-// An operation of which no call was charged has a place in the queue all the same.
+// An operation without a charged call has a place in the queue all the same.
 func TestUsualQueueBesideAnOperationTried(t *testing.T) {
 	t.Parallel()
 	s := newSpender(t)

@@ -64,7 +64,7 @@ func (r *usualRuns) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// What most calls are is decided in one run of the script for it.
+// A usual call is decided in one run of the script for it.
 func TestUsualChargesTakeOneRun(t *testing.T) {
 	t.Parallel()
 	day := must.Get(limit.NewCalendar(limit.Day, "America/Los_Angeles", 0))(t)
@@ -311,7 +311,7 @@ func TestUsualSharesLapse(t *testing.T) {
 	must.Equal(t, fmt.Sprint(runs.decided.Load()-decided, runs.other.Load()-other), "1 0", "runs of usual.lua that decided, and others")
 }
 
-// A day of which the first charge is a usual one has its own id too, by which an import tells
+// A day whose first charge is a usual one has its own id too, by which an import tells
 // its history from others.
 func TestUsualBeginsADay(t *testing.T) {
 	t.Parallel()

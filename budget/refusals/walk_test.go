@@ -152,7 +152,7 @@ func (w *walker) decide() {
 	for range 1 + w.rng.IntN(4)*w.rng.IntN(2) {
 		batch.Items = append(batch.Items, w.item())
 	}
-	// What the memory answers is answered before the store decides the rest.
+	// The memory answers its calls before the store decides the rest.
 	before := make([]driver.Decision, len(batch.Items))
 	for i, item := range batch.Items {
 		dry := batch

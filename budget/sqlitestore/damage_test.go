@@ -30,7 +30,7 @@ func overwrite(t *testing.T, path string, at int64, bytes []byte) {
 }
 
 // A damaged file is refused with what to do, whether the fault shows when it is
-// opened or at a charge, nothing is decided on it, and the backup serves as it is.
+// opened or at a charge, nothing is decided on it, and the backup serves without a change.
 func TestDamagedFile(t *testing.T) {
 	for what, d := range map[string]damage{
 		"pages overwritten": {
@@ -98,7 +98,7 @@ func TestDamagedFile(t *testing.T) {
 	}
 }
 
-// Any entry that is missing is told by the doctor, who counts them.
+// The doctor reports missing entries, and counts them.
 func TestEntriesAreCounted(t *testing.T) {
 	b := newBench(t, rolling(100, hour))
 	b.granted(item("a1", 2), item("a2", 2), item("a3", 2))
@@ -113,7 +113,7 @@ func TestEntriesAreCounted(t *testing.T) {
 	}
 }
 
-// A sum that is not that of its entries is told by the doctor, too.
+// The doctor also reports a sum that differs from its entries.
 func TestSumsAreChecked(t *testing.T) {
 	b := newBench(t, rolling(100, hour))
 	sqlitestore.SetSums(b.store, 2)

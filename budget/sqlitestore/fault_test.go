@@ -164,7 +164,7 @@ func TestFileIsFull(t *testing.T) {
 }
 
 // A process goes over to the file that another has put in the place of the one it
-// had open, or makes one; what it was told of the old one it then finds lost.
+// had open, or makes one; it then finds lost what it knew of the old one.
 func TestFileIsReplaced(t *testing.T) {
 	for _, all := range []bool{false, true} { // the log and the lock's files too
 		for _, looks := range []bool{false, true} {

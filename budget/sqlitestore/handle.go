@@ -35,7 +35,7 @@ type sqliteError struct {
 
 func (e *sqliteError) Error() string { return e.text }
 
-// fault is the error of a result code; nil for those that are none.
+// fault is the error of a result code; nil for those that report success.
 func (h *handle) fault(code int32) error {
 	switch code {
 	case sqlite3.SQLITE_OK, sqlite3.SQLITE_ROW, sqlite3.SQLITE_DONE:

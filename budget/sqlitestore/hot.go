@@ -163,7 +163,7 @@ func (l *ledger) addWaiting() error {
 }
 
 // keepHistory adds what waits in a budget's row to the history, before the ledger is deleted.
-// Of a row that cannot be read there is nothing to add.
+// It adds nothing for a row that cannot be read.
 func keepHistory(c *conn, b int64) error {
 	var text []byte
 	if _, err := c.first("SELECT hot FROM budget WHERE b = ?", []any{b}, &text); err != nil {

@@ -96,7 +96,7 @@ func killCharge(ctx context.Context, store *sqlitestore.Store, random *rand.Rand
 	return say("%s settled %d", id, actual)
 }
 
-// acknowledgements are what killed processes were told before they died.
+// acknowledgements are the answers that killed processes got before they died.
 type acknowledgements struct {
 	mu      sync.Mutex // guards all below
 	charged []driver.Item

@@ -18,7 +18,7 @@ func TestLosses(t *testing.T) { testLosses(t, 1) }
 
 func TestLossesOfThreeHosts(t *testing.T) { testLosses(t, 3) }
 
-// What was charged on both sides of a split is added up after it.
+// Charges on both sides of a split are added up after it.
 func TestSplits(t *testing.T) {
 	t.Parallel()
 	storetest.Splits(t, lossyData(t))

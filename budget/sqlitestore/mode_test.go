@@ -44,7 +44,7 @@ func spend(t *testing.T, path string, visit func()) {
 	must.Do(t, errors.Join(decided, looked, s.Close()))
 }
 
-// Who spent what is its owner's alone, whatever the umask.
+// Only their owner may read the files, whatever the umask.
 func TestFilesAreTheOwners(t *testing.T) {
 	for _, umask := range []int{0, 0o022, 0o077} {
 		dir := t.TempDir()

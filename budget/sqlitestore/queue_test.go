@@ -148,7 +148,7 @@ func TestStoppedWaiter(t *testing.T) {
 	stopped.says("taken")
 }
 
-// Who has the lock, and is stopped, is named in the refusal.
+// The refusal names a stopped process that has the lock.
 func TestHolderIsNamed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, rolling(10, hour))

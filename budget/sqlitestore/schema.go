@@ -11,7 +11,7 @@ import (
 // schemaVersion is what this version of the program reads and writes.
 const schemaVersion = 12
 
-// entriesConverted is the version from which on entries are as now: see convert.go.
+// entriesConverted is the first version with entries of today's form: see convert.go.
 const entriesConverted = 10
 
 // applicationID marks SQLite files as ours: "qctl".
@@ -235,7 +235,7 @@ func isPrepared(c *conn) bool {
 // prepareFile creates the tables of a new file, migrates an older one, and refuses a file
 // that is not ours. A migration may take until patient ends. The caller holds the file lock.
 func prepareFile(ctx, patient context.Context, c *conn) error {
-	// Check before changing anything: another program's file must stay as it is.
+	// Check before changing anything: another program's file must stay unchanged.
 	if _, err := identify(c); err != nil {
 		return err
 	}

@@ -148,7 +148,7 @@ func TestOpenMigrates(t *testing.T) {
 			b.swap(driver.JobSwap{Job: "j", Text: []byte("{}"), Values: map[string][]byte{"x": []byte("1")}, Records: []driver.JobRecord{{At: noon, ID: "r"}}})
 			b.close()
 			check.Equal(t, query[int](t, b.path, "PRAGMA user_version"), 12, "version after that")
-			b.open() // and once more, as it is
+			b.open() // and once more, without a conversion
 			check.Equal(t, b.used(), 10, "used when it is opened again")
 			b.refused(item("c", 1), noon+2*hour)
 		})

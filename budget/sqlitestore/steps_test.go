@@ -138,8 +138,8 @@ func TestWalkAmongReservationsRestarts(t *testing.T) {
 	}
 }
 
-// What was found for one limit is looked at again when others changed it while
-// the walk for the next limit went on.
+// The store looks again at its result for one limit when others changed it while the walk for
+// the next limit went on.
 func TestFoundInstantIsNotKept(t *testing.T) {
 	b := newBench(t, rolling(20, 2*hour, "op"), rolling(20, hour))
 	for i := range 20 {
@@ -161,8 +161,8 @@ func TestFoundInstantIsNotKept(t *testing.T) {
 	}
 }
 
-// When the time does not suffice, what was decided stands and the rest is told
-// to be undecided.
+// When the time does not suffice, the decisions so far stand, and the answer says that the
+// rest is undecided.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, rolling(30, hour))

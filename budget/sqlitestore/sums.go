@@ -109,8 +109,8 @@ func (l *ledger) between(lane, above, upto int64) (units, calls int64, err error
 	return units, calls, err
 }
 
-// sums reads sums of a lane, as rows with the highest scores that they cover: that which
-// covers the first score above above, and those that follow, up to upto.
+// sums reads sums of a lane, as rows with the highest scores that they cover: the sum
+// that covers the first score above above, and those that follow, up to upto.
 func (l *ledger) sums(lane, above, upto int64, limit int) (list []row, err error) {
 	if above >= l.summed {
 		return nil, nil

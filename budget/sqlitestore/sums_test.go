@@ -24,7 +24,7 @@ func importPlain(b *bench, operation string, from, n, at int64) {
 	}
 }
 
-// What an import brings is summed, operation by operation: the entries of the second one are
+// Imported entries are summed, operation by operation: the entries of the second one are
 // older than the first one's last sum.
 func TestImportedAreSummed(t *testing.T) {
 	t.Parallel()

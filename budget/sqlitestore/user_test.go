@@ -105,8 +105,8 @@ func chmod(t *testing.T, mode os.FileMode, paths ...string) {
 	}
 }
 
-// What a user may not write to is refused with what to do, and serves as it was
-// once the user may.
+// A file that the user may not write to is refused with what to do, and serves as it was once
+// the user may.
 func TestPermissions(t *testing.T) {
 	const writable = "must be writable for this user; run all processes as one user"
 	for what, fault := range map[string]struct {
@@ -124,7 +124,7 @@ func TestPermissions(t *testing.T) {
 			func(t *testing.T, dir, path string) { chmod(t, 0o444, path); chmod(t, 0o555, dir) },
 			func(t *testing.T, dir, path string) { chmod(t, 0o755, dir); chmod(t, 0o644, path) },
 		},
-		"another user's file": { // without root one that its own user may not open, which is told the same
+		"another user's file": { // without root one that its own user may not open, with the same error
 			func(t *testing.T, _, path string) {
 				give(t, 1, path)
 				chmod(t, map[bool]os.FileMode{true: 0o600, false: 0}[os.Getuid() == 0], path)

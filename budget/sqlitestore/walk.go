@@ -35,7 +35,7 @@ type walkKey struct {
 	divided bool
 	room    int64
 	held    string
-	spell   int // of a rolling limit of which there are records, from 1
+	spell   int // of a rolling limit with records, from 1
 	// records are those of shares that lapse by plan: others may be written between two
 	// transactions of a walk, which changes no version.
 	records string

@@ -142,11 +142,11 @@ func TestAlertsOverThreeDaemons(t *testing.T) {
 	check.Contains(t, run(exitDone, "doctor"), "alert team: a message could not be delivered since", "doctor")
 	check.Contains(t, any().answers(http.StatusOK, http.MethodGet, "/metrics", ""), `quotactl_alert_deliveries_total{alert="team",result="failed"} `, "metrics")
 	h.answers(200)
-	becomes(t, "the end was told", func() bool { return h.count("exhausted end") == 1 })
+	becomes(t, "the end was sent", func() bool { return h.count("exhausted end") == 1 })
 	check.Equal(t, h.count("exhausted begin"), 1, "begins")
 
 	run(exitDone, "trigger", "fails")
-	becomes(t, "the failure was told", func() bool { return h.count("failed begin") == 1 })
+	becomes(t, "the failure was sent", func() bool { return h.count("failed begin") == 1 })
 	becomes(t, "it was pinged", func() bool {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -189,7 +189,7 @@ url_env = "HOOK"
 on      = ["forecast"]
 `
 
-// Of a pass that will not start in hours, people are told by the plan.
+// The plan alerts people of a pass that will not start in hours.
 func TestForecastIsTold(t *testing.T) {
 	t.Parallel()
 	h := &theHook{got: map[string][]string{}, tried: map[string][]string{}, status: 200}
@@ -198,7 +198,7 @@ func TestForecastIsTold(t *testing.T) {
 	d := newServing(t, forecastConfig, "run", "--listen", "0")
 	d.Env = append(d.Env, "HOOK="+server.URL+"/d0")
 	d.start()
-	becomes(t, "the forecast was told", func() bool { return h.count("forecast begin") == 1 })
+	becomes(t, "the forecast was sent", func() bool { return h.count("forecast begin") == 1 })
 	d.signal(syscall.SIGTERM)
 	d.exits(exitDone)
 }
@@ -225,7 +225,7 @@ func TestADaemonTellsThatItsStoreWasAway(t *testing.T) {
 	must.Equal(t, store.Start(), true, "the server starts")
 	d.logged(`msg="the store is within reach again"`)
 	h.answers(200)
-	becomes(t, "the end was told", func() bool { return h.count("outage end") == 1 })
+	becomes(t, "the end was sent", func() bool { return h.count("outage end") == 1 })
 	d.signal(syscall.SIGTERM)
 	d.exits(exitDone)
 	check.Equal(t, h.count("outage begin"), 1, "begins")

@@ -14,7 +14,7 @@ import (
 )
 
 // A charge within a command job carries the number of its pass, so that nothing is
-// charged for one that was taken for dead; the flag stands before the environment,
+// charged for one that was declared dead; the flag stands before the environment,
 // and another job's number is not taken.
 func TestChargeFenced(t *testing.T) {
 	file := writeConfig(t, strings.Replace(shopConfig, "limit  = 2", "limit  = 100", 1))
@@ -53,7 +53,7 @@ func TestChargeFenced(t *testing.T) {
 		if code != exitFailed {
 			continue
 		}
-		if reason, err := at(stdout.Bytes(), "reason"); err != nil || reason != `"fenced"` || !strings.Contains(stderr.String(), "fenced off: its pass was taken for dead") {
+		if reason, err := at(stdout.Bytes(), "reason"); err != nil || reason != `"fenced"` || !strings.Contains(stderr.String(), "fenced off: another daemon declared its pass dead") {
 			t.Errorf("%s: reason %s, %v: %s", test.name, reason, err, stderr.String())
 		}
 	}

@@ -107,8 +107,8 @@ func TestUnitFile(t *testing.T) {
 	}
 }
 
-// With the unit's environment a crash is told from a wrong configuration: Go ends with
-// 2 as well unless it is told to end by a signal.
+// The unit's environment tells a crash from a wrong configuration: without it a crash ends
+// with 2 as well, with it by a signal.
 func TestACrashIsStartedAnew(t *testing.T) {
 	p := newProgram(t, "https://upstream.invalid", "run")
 	p.Env = append(p.Env, unitFile(t)["[Service]Environment"]...)

@@ -88,7 +88,7 @@ var (
 	roughSpan = regexp.MustCompile(`\b(\d+(\.\d+)?(d|h|ms?|s))+\b`)
 )
 
-// nowhere is a text without what differs from one machine and moment to another: who,
+// nowhere is a string without what differs from one machine and moment to another: who,
 // when, how long, and where lines break.
 func nowhere(text string) string {
 	text = roughSpan.ReplaceAllString(timeless(somebody.ReplaceAllString(text, "SOMEBODY ")), "SPAN")

@@ -58,7 +58,7 @@ func TestDocumentedAutomaticHeadroom(t *testing.T) {
 	w.shell("automatic")
 }
 
-// plainProtection is a text without instants, spans and the breaks of lines.
+// plainProtection is a string without instants, spans and the breaks of lines.
 func plainProtection(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	text = instantText.ReplaceAllString(text, "AT")

@@ -102,7 +102,8 @@ func TestDocumentedShellExec(t *testing.T) {
 }
 
 // The crontab of docs/shell.md, with the variables that cron gives: the call is made and
-// charged, no units are no reason to write, and all else is told with its exit code.
+// charged, a lack of units is no reason to write, and it reports all other errors with their
+// exit codes.
 func TestDocumentedShellCrontab(t *testing.T) {
 	w := newDocWay(t, "docs/shell.md", 10_000)
 	w.write("videos.sh", w.block("sh", "videos.sh"))

@@ -29,7 +29,7 @@ count it.
 
 The response is what curl -i writes. Reporting it again, as after exit code 69,
 changes nothing more. Exit code 75: the upstream said that the quota is spent.
-What cannot be read is named on standard error and in the JSON.
+Standard error and the JSON name values that cannot be read.
 
 If the store no longer has the reservation, a refusal still locks, and a warning
 says that the call's cost is not recorded ("held" is false in the JSON). Any

@@ -23,7 +23,7 @@ func newInitCommand(a *app) *cobra.Command {
 how to read what responses say about the quota, with a store and a sample job.
 The comments name the sources and what to fill in.
 
-The file is the one that --config names. A file that exists is left as it is.`,
+The file is the one that --config names. Init never changes a file that exists.`,
 		Example: `  quotactl init --list
   quotactl init youtube
   quotactl init youtube github

@@ -53,7 +53,7 @@ type saysAsked struct {
 // saysDone is what became of calls that were made until one was refused.
 type saysDone struct {
 	granted int
-	refusal string // as it is told to people
+	refusal string // in the words for people
 	answer  string // as JSON, where there is one
 }
 

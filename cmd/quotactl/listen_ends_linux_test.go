@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A daemon whose listening ends by itself stops as it does when it is told to, and
-// fails: what nobody can ask is started anew.
+// A daemon whose listening ends by itself stops as at a signal, and fails, so that systemd
+// starts it anew: nobody could ask it any more.
 func TestServeEndsEarly(t *testing.T) {
 	t.Parallel()
 	const job = `

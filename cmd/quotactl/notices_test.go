@@ -39,8 +39,8 @@ func newManager(t *testing.T) *manager {
 	return m
 }
 
-// hears waits for a notice of which one line matches and returns it; others before
-// it are dropped, but those that must not come.
+// hears waits for a notice with a line that matches and returns it; it drops others before
+// it, and fails at those that must not come.
 func (m *manager) hears(pattern string, never ...string) string {
 	m.t.Helper()
 	expression := regexp.MustCompile("(?m)^" + pattern + "$")
@@ -57,7 +57,7 @@ func (m *manager) hears(pattern string, never ...string) string {
 		}
 		for _, line := range never {
 			if strings.Contains(text, line) {
-				m.t.Fatalf("%q was told before %s", text, pattern)
+				m.t.Fatalf("%q came before %s", text, pattern)
 			}
 		}
 	}
@@ -93,7 +93,7 @@ func TestTheManagerIsToldHowTheDaemonIs(t *testing.T) {
 		return n
 	}
 	if now := sdnotify.SdNotifyMonotonicUsec(); micros(at) < micros(before) || micros(at) > micros(now) {
-		t.Errorf("the reload was told to be at %q, between %q and %q", at, before, now)
+		t.Errorf("the notice puts the reload at %q, want it between %q and %q", at, before, now)
 	}
 	m.hears("READY=1", "STOPPING")
 
@@ -114,7 +114,7 @@ func TestTheManagerIsToldThatTheStoreIsAway(t *testing.T) {
 	p.Env = append(p.Env, "NOTIFY_SOCKET="+m.path)
 	p.start()
 	want := fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d\nSTATUS=waiting for the store, which is out of reach", (3 * time.Minute).Microseconds())
-	check.Equal(t, m.hears("STATUS=.*", "READY"), want, "it was told")
+	check.Equal(t, m.hears("STATUS=.*", "READY"), want, "its notice")
 	p.signal(syscall.SIGTERM)
 	m.hears("STOPPING=1", "READY")
 	p.exits(exitDone)

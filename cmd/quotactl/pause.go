@@ -52,7 +52,7 @@ func newResumeCommand(a *app) *cobra.Command {
 		Use:   "resume JOB",
 		Short: "Resume a paused job",
 		Long: `Resume a paused job with its next tick. Skipped ticks are not made up; use
-quotactl trigger to start a pass. A job that is not paused stays as it is.`,
+quotactl trigger to start a pass. A job that is not paused does not change.`,
 		Example:           `  quotactl resume trending`,
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: a.completeOneJob,

@@ -17,9 +17,9 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// programs are what the tests may start by name: quotactl, and what stands in for
-// a first process where no process namespace may be made. It gets the orphans of
-// all that it has started, and supervises as a first process does.
+// programs are what the tests may start by name: quotactl, and a program that replaces a
+// first process where no process namespace may be made. It gets the orphans of all that it
+// has started, and supervises as a first process does.
 func programs() map[string]func() {
 	return map[string]func(){"quotactl": main, "quotactl-then": mainThen, "quotactl-first": func() {
 		path, err := exec.LookPath("quotactl")
@@ -187,7 +187,7 @@ func TestTheFirstProcessEndsAsTheProgram(t *testing.T) {
 	})
 }
 
-// What cannot be started is said.
+// The first process reports a command that it cannot start.
 func TestTheFirstProcessSaysWhatItCannotStart(t *testing.T) {
 	var stderr bytes.Buffer
 	if code := daemon.Supervise(filepath.Join(t.TempDir(), "none"), []string{"none"}, &stderr); code != exitFailed || !strings.Contains(stderr.String(), "no such file") {

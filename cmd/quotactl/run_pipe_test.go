@@ -61,7 +61,7 @@ func (p *program) wholePages(suffix string, pages int64) {
 	}
 }
 
-// A daemon that is told to stop in the middle of a page finishes it, asks for
+// A daemon that gets its stop signal in the middle of a page finishes it, asks for
 // no other, and is done.
 func TestADaemonToldToStopFinishesItsPages(t *testing.T) {
 	upstream, address := newGate(t)

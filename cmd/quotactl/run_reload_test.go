@@ -160,8 +160,8 @@ func TestAReloadThatIsRefusedChangesNothing(t *testing.T) {
 	d.exits(exitDone)
 }
 
-// A change of the file is enough. One that is left half-written is told once, and
-// the rest of it brings it into force.
+// A change of the file is enough. The daemon reports a half-written one once, and the rest of
+// it brings it into force.
 func TestReloadByFile(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t, "https://upstream.invalid", "run")
@@ -177,7 +177,7 @@ func TestReloadByFile(t *testing.T) {
 	<-time.After(3 * daemon.FilePoll) // it is looked at again, which says nothing
 	p.rewrite(reloadConfig)
 	p.logged(`msg="the configuration was reloaded" why="the file has changed" jobs_changed=changes\n(.|\n)*msg="the configuration was reloaded" why="the file has changed" jobs_changed=changes\n`)
-	check.Equal(t, p.said("was not reloaded"), 1, "it is said … times")
+	check.Equal(t, p.said("was not reloaded"), 1, "times that the log says so")
 	p.signal(syscall.SIGTERM)
 	p.exits(exitDone)
 }

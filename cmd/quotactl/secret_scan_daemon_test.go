@@ -140,8 +140,8 @@ output    = "data/{job}/{tick}.ndjson"
 	check.NoError(t, client.Close())
 }
 
-// I9: a sandbox is sent secrets by jobs that were not told that it is one; it
-// keeps and tells none. Nor is one sent where a sandbox stands for upstreams.
+// I9: jobs that do not know a sandbox send secrets to it; it keeps and tells none. Nor is one
+// sent where a sandbox replaces upstreams.
 func TestNoSecretLeavesTheSandbox(t *testing.T) {
 	t.Parallel()
 	s := scanSecrets(t)

@@ -76,8 +76,8 @@ func (s *secrets) addText(name, secret string) {
 	}
 }
 
-// base64Parts is what stands for the secret alone when it stands anywhere in
-// what is encoded, in both alphabets.
+// base64Parts are the characters that only the secret determines, wherever it stands in the
+// encoded text, in both alphabets.
 func base64Parts(secret string) []string {
 	var parts []string
 	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {

@@ -61,8 +61,8 @@ func scanStores(s *secrets, address, hidden string) map[string]scanStore {
 	}
 }
 
-// excepted are the files that hold secrets rightly: what an upstream answered
-// well is kept as it is, and a configuration may hold the store's URL.
+// excepted are the files that hold secrets rightly: a good answer of an upstream is kept
+// unchanged, and a configuration may hold the store's URL.
 var excepted = []string{"data/*/mirror", "data/*/token", "data/star/object", "costs.toml"}
 
 // I9: whatever is run, with whatever store, level and format, however it goes

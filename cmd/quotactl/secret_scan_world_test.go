@@ -30,7 +30,7 @@ type scanned struct {
 
 // scanConfig has a job for each way of sending a secret, one that is commands,
 // and some whose upstreams cannot be reached. The outputs named mirror hold
-// pages that hold the secret: what an upstream answers is kept as it is.
+// pages that hold the secret: an upstream's answers are kept unchanged.
 const scanConfig = `
 [upstream.api.costs]
 get = 1

@@ -50,7 +50,7 @@ func FuzzOverviewOfAServer(f *testing.F) {
 	})
 }
 
-// A token that is refused, and a daemon that is none, are said to be so.
+// Status says that a server refused the token, or is not a daemon.
 func TestStatusOfAServerThatRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		status int

@@ -104,7 +104,7 @@ func TestTriggerWaits(t *testing.T) {
 	}
 }
 
-// A pass that has not ended in time says how far it has come, and what stands.
+// A pass that has not ended in time says how far it has come, and what stays requested.
 func TestTriggerWaitsNoLonger(t *testing.T) {
 	for name, test := range map[string]struct {
 		then func(p *patient)
@@ -181,8 +181,7 @@ func (m mute) SwapJob(ctx context.Context, swap driver.JobSwap) (bool, error) {
 	return m.Backend.SwapJob(ctx, swap)
 }
 
-// That the daemons could not be told is no failure: what was asked for stands, and
-// they come by it.
+// It is no failure if the daemons could not be notified: the request stays, and they find it.
 func TestTriggerUntold(t *testing.T) {
 	p := newPatient(t)
 	p.store = mute{p.store}
@@ -196,7 +195,7 @@ func TestTriggerUntold(t *testing.T) {
 	}
 }
 
-// Who does not wait any longer is told that it stands.
+// Trigger tells a caller that does not wait any longer that the request stays.
 func TestTriggerIsInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPatient(t)

@@ -87,7 +87,7 @@ func TestTriesAgain(t *testing.T) {
 	})
 }
 
-// Use that falls below a threshold by less than 5 percent ends nothing.
+// Use that falls below a threshold by less than 5 percent does not end the alert.
 func TestUsedEndsBelow(t *testing.T) {
 	s := budget.Status{Budget: "shop/main", Limits: []budget.LimitStatus{{Limit: limit.Limit{Name: "daily", Limit: 1000, Window: limit.RollingWindow(time.Hour)}}}}
 	for used, want := range map[int64]string{800: "on", 799: "", 750: "", 749: "off"} {

@@ -9,7 +9,7 @@ import (
 	"github.com/quotactl/quotactl/jobs"
 )
 
-// The kinds of what is told, as a configuration names them.
+// The kinds of alerts, as a configuration names them.
 const (
 	kindExhausted = "exhausted"
 	kindForecast  = "forecast"
@@ -58,7 +58,7 @@ func longest(limits []limit.Limit, at int64) (until int64) {
 }
 
 // ofBudget are the facts that a budget's status shows; used has the percentages that somebody
-// wants to be told of.
+// wants alerts for.
 func ofBudget(s budget.Status, used []int64) (list []fact) {
 	at := s.At.UnixMicro()
 	var limits []limit.Limit

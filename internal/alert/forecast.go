@@ -27,9 +27,9 @@ type foresight struct {
 	// made is when (µs, the store's clock) the last one that succeeded was begun; 0: none has.
 	made int64
 	list []Forecast
-	of   []*jobs.Job // of which it is: a reload makes others
+	of   []*jobs.Job // the jobs that it covers: a reload makes others
 
-	begunOf []*jobs.Job // of which the last one is that was begun
+	begunOf []*jobs.Job // the jobs that the last one begun covers
 }
 
 // last is what the newest plan of these jobs says, and when (µs) it was begun; 0 if there is none

@@ -56,8 +56,8 @@ func TestALatePlanIsTold(t *testing.T) {
 	})
 }
 
-// Of two daemons that plan at different minutes, the one whose plan is older ends nothing that
-// the newer plan says.
+// Of two daemons that plan at different minutes, the one whose plan is older does not end an
+// alert of the newer plan.
 func TestAnOlderPlanEndsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nightly)
@@ -109,7 +109,7 @@ func TestForecastTexts(t *testing.T) {
 	}
 }
 
-// After a reload, nothing is told of the plan of before.
+// After a reload, no alert comes from the plan of before.
 func TestAPlanOfBeforeAReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nightly)

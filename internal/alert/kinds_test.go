@@ -103,8 +103,8 @@ func TestPassesBetweenLooks(t *testing.T) {
 	})
 }
 
-// A job that fails each day, and is mended each day, is told of each day: of a failure within the
-// period of the last one when that ends, if the job has not been complete since.
+// A job that fails each day, and is mended each day, gets an alert each day: for a failure within
+// the period of the last one when that ends, if the job has not been complete since.
 func TestFailuresOfEachDay(t *testing.T) {
 	effort.OneGoroutine(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestForgetsWhatNobodySees(t *testing.T) {
 	})
 }
 
-// What could not be written down is seen again by the next look, passes between two looks too.
+// The next look sees again what could not be written down, passes between two looks too.
 func TestUnwrittenPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nightly)
@@ -187,7 +187,8 @@ func TestUnwrittenPasses(t *testing.T) {
 	})
 }
 
-// Passes that end exhausted while their whole budget is are not told one by one, nor later.
+// While a budget is reported exhausted, passes that end exhausted are not reported one by
+// one, nor later.
 func TestExhaustedIsToldOfTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, strings.Replace(nightly, "24h", "1h", 1))
@@ -354,7 +355,7 @@ func TestEndsWaitForBegins(t *testing.T) {
 	check.Equal(t, ids(r.claim("me", 6, 9)), "2", "at last")
 }
 
-// A pass of some regions, that a person asked for, ends nothing.
+// A pass of some regions, that a person asked for, does not end an alert.
 func TestAPartOfTheRegionsEndsNothing(t *testing.T) {
 	j := &jobs.Job{Name: "nightly", Budget: "shop/main", Regions: []string{"US", "GB"}}
 	for n, ends := range []bool{1: false, 2: true} {

@@ -23,10 +23,11 @@ const outagePeriod = time.Hour
 // so each that has an outage tells of its own, from memory.
 type outage struct {
 	mu sync.Mutex // guards all below
-	// since is when the store first failed to answer; zero: it answers. begun: that was told.
+	// since is when the store first failed to answer; zero: it answers. begun: an alert said
+	// so.
 	since time.Time
 	begun bool
-	// last is when it was told last.
+	// last is when the last alert said so.
 	last time.Time
 	// waiting are the messages to be sent, by alert.
 	waiting map[string][]unsent

@@ -76,8 +76,8 @@ func read(alert string, found driver.JobDocument) (*record, error) {
 	return r, nil
 }
 
-// errStays leaves a record as it is.
-var errStays = errors.New("the record stays as it is")
+// errStays leaves a record unchanged.
+var errStays = errors.New("the record stays unchanged")
 
 // change reads a record, has do change it, and swaps it; if another daemon changed it
 // meanwhile, it starts over. now is the store's clock.
@@ -127,7 +127,7 @@ func (r *record) take(alert string, facts []fact, whole bool, now int64) (change
 		}
 		before := r.Situations[key]
 		if f.Job != "" && f.Kind == kindExhausted && f.on && !before.Open && f.at > before.Changed && r.covers(f) {
-			before.Changed, changed = f.at, true // it has been told
+			before.Changed, changed = f.at, true // an alert has said so
 			r.Situations[key] = before
 			continue
 		}

@@ -8,7 +8,7 @@ import (
 )
 
 // However a fact comes and goes, a period has at most one begin and one end, which alternate; and
-// what is on at the end of a walk was told in its period.
+// a fact that is on at the end of a walk had its alert in its period.
 func TestOncePerPeriod(t *testing.T) {
 	random := rand.New(rand.NewPCG(effort.Seed(t), 1))
 	const length = 100

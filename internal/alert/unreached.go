@@ -62,8 +62,8 @@ func (u *Unreached) handOver(w *Watcher) {
 	}
 }
 
-// Close ends it where the store was never reached: it leaves tries under way a few seconds. What
-// is not delivered by then is lost, and logged.
+// Close ends it where the store was never reached: it leaves tries under way a few seconds.
+// Messages that are not delivered by then are lost, and logged.
 func (u *Unreached) Close() {
 	defer time.AfterFunc(stopTakes, u.cancel).Stop()
 	u.w.working.Wait()

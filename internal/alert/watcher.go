@@ -95,8 +95,8 @@ const StopTakes = stopTakes + runEnds
 const runEnds = stopTakes + 2*recordTakes
 
 // Run looks and delivers until until ends. Then it looks once more, and tries what is due, for
-// a few seconds, unless ctx ends. What is not delivered by then is left for other daemons, or
-// for the next start.
+// a few seconds, unless ctx ends. Messages that are not delivered by then are left for other
+// daemons, or for the next start.
 func (w *Watcher) Run(ctx, until context.Context) {
 	working, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -12,7 +12,7 @@ type Forecast struct {
 	rough  map[string]bool // budgets whose returns are known to the hour
 	jobs   map[string]plan.JobPlan
 	names  []string        // of the jobs, in the order of the question
-	guess  map[string]bool // jobs of which it is not known what they need
+	guess  map[string]bool // jobs whose needs are unknown
 	passes map[passKey]*plan.Pass
 
 	// What another process said instead of a plan; nil: there is a plan.
@@ -51,9 +51,10 @@ type BudgetForecast struct {
 	Passes   int           `json:"passes"`
 	Complete int           `json:"complete"`
 	FirstCut *PlanFirstCut `json:"first_cut"`
-	// Least is the limit of which the smallest part is left at any time; null: nothing is planned.
+	// Least is the limit that the plan brings closest to empty at any time; null: nothing is
+	// planned.
 	Least *PlanLeast `json:"least"`
-	// Unknown are the jobs of which it is not known what they need: the plan counts nothing
+	// Unknown are the jobs whose needs are unknown: the plan counts nothing
 	// for them.
 	Unknown []string `json:"unknown"`
 	// Rough: what returns is known to the hour.
@@ -110,7 +111,7 @@ func (f *Forecast) Budget(name string) *BudgetForecast {
 // Known reports whether it is known of a job of the budget what it needs.
 func (b *BudgetForecast) Known() bool { return b.known }
 
-// least is the limit of which the smallest part is left.
+// least is the tightest limit: the one that is closest to empty.
 func least(limits []plan.LimitPlan) (found *PlanLeast) {
 	smallest := 0.0
 	for i := range limits {

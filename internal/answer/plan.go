@@ -18,7 +18,7 @@ type Plan struct {
 	High    Text          `json:"verdict_high"`
 	Budgets []planBudget  `json:"budgets"`
 	Jobs    []PlanJob     `json:"jobs"`
-	Guesses []string      `json:"unknown"` // jobs of which it is not known what they need
+	Guesses []string      `json:"unknown"` // jobs whose needs are unknown
 	Advice  []PlanAdvice  `json:"advice"`
 	Other   *Plan         `json:"other"` // the same question of another configuration, or null
 	First   *PlanFirstCut `json:"first_cut"`

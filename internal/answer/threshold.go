@@ -44,9 +44,9 @@ func ParseThreshold(text string) (Threshold, error) {
 // ErrNoTightest: no limit of a budget refuses calls, counts units and covers every operation.
 var ErrNoTightest = errors.New("it has no enforced limit that counts units and covers every operation")
 
-// Under says that less is left of a budget than the threshold; empty: it is not. What is left
-// is judged by the limit that has the least left of those that refuse calls, count units and
-// cover every operation. Where all calls are refused by a lock, nothing is left. The error is
+// Under says that less is left of a budget than the threshold; empty: it is not. It judges by
+// the limit that has the least left of those that refuse calls, count units and cover every
+// operation. Where all calls are refused by a lock, nothing is left. The error is
 // ErrNoTightest.
 func (t Threshold) Under(s budget.Status) (string, error) {
 	tightest := s.Tightest()

@@ -68,7 +68,7 @@ func TestSignsOfLife(t *testing.T) {
 			"2m15s STOPPING=1\nEXTEND_TIMEOUT_USEC=60000000\nSTATUS=stopping: finishing pages under way",
 		}
 		if !reflect.DeepEqual(got, want) {
-			t.Errorf("it was told\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			t.Errorf("its notices are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	})
 }

@@ -94,7 +94,7 @@ func cut(text string, most int) string {
 // signer adds who acts to a note: the machine whose page it was.
 type signer string
 
-// note is a text of at most most characters with the signature.
+// note is a string of at most most characters with the signature.
 func (s signer) note(text string, most int) (string, error) {
 	by := "by the page of " + string(s)
 	if text == "" {

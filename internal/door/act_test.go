@@ -264,7 +264,7 @@ func TestActionsWithoutAStore(t *testing.T) {
 	check.Equal(t, len(w.job().Requests), 0)
 }
 
-// broken is a store of which no job can be read.
+// broken is a store that can read no job.
 type broken struct{ open.Backend }
 
 var errBroken = errors.Join(budget.ErrUnavailable, errors.New("the network is down"))

@@ -29,8 +29,8 @@ const (
 	pathActions = "/do/"
 )
 
-// The paths of a [Site] that are no pages. Assets hold nothing of budgets and jobs, so everybody
-// may read them: the form to sign in needs them.
+// The paths of a [Site] other than pages. Assets hold nothing of budgets and jobs, so
+// everybody may read them: the form to sign in needs them.
 const (
 	pathEvents = "/events"
 	pathAssets = "/assets/"

@@ -17,7 +17,8 @@ import (
 	"github.com/quotactl/quotactl/internal/serve"
 )
 
-// Who comes in, and who does not. Fields are of the header; an empty value takes one out.
+// The door lets some requests in and refuses others. Fields are of the header; an empty value
+// takes one out.
 func TestWhoComesIn(t *testing.T) {
 	type fields = map[string]string
 	const (

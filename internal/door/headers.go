@@ -5,7 +5,7 @@ import "net/http"
 // hardening are the fields of every answer of a Door.
 //
 // There is no Strict-Transport-Security: it would hold for all ports of the host name, so for
-// servers that are none of the daemon's, and with a certificate that browsers do not know nobody
+// servers other than the daemon, and with a certificate that browsers do not know nobody
 // could get past their warning. Referrer-Policy is not no-referrer, with which browsers send
 // Origin: null with a page's own forms.
 var hardening = map[string]string{

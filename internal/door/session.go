@@ -61,7 +61,7 @@ func newSessions(now func() time.Time) *sessions {
 	return &sessions{now: now, all: map[[sha256.Size]byte]*session{}}
 }
 
-// random is a text of 256 random bits.
+// random is a string of 256 random bits.
 func random() string {
 	var bits [32]byte
 	_, _ = rand.Read(bits[:]) // it never fails

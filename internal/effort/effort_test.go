@@ -80,7 +80,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// A word that is no effort ends the tests: they would say nothing of the one that was meant.
+// A misspelt effort ends the tests, which would otherwise run with another one.
 func TestAnUnknownEffortIsAnError(t *testing.T) {
 	t.Setenv(effortVariable, "fulll")
 	defer func() {

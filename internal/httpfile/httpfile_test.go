@@ -103,7 +103,7 @@ func FuzzReadResponse(f *testing.F) {
 			return // it is no response
 		}
 		if want.StatusCode == http.StatusNoContent || want.StatusCode == http.StatusNotModified || anotherResponse().MatchString(body) {
-			return // it has no body, or another response after it, as far as can be told
+			return // it has no body, or another response after it, as far as one can see
 		}
 		code, header, read, err := wholeResponse(&written)
 		again := fmt.Sprint(code, len(header["X-A"]), read, err)

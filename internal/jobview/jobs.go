@@ -72,7 +72,7 @@ func addJob(on screen.Screen, v answer.Job, t *table.Table, at time.Time, ahead 
 	}
 	t.Add(v.Name, next, on.Outcome(v.State()), last, units, v.Schedule.String()+" "+v.Schedule.Zone().String())
 	for _, note := range slices.Concat(Now(on, v), view.Deferred(on, v, at), Waits(on, v)) {
-		if note != notFollowed || alive || !on.Terminal { // it is said above the jobs that no daemon is running
+		if note != notFollowed || alive || !on.Terminal { // a line above the jobs says that no daemon is running
 			t.Below("", note)
 		}
 	}

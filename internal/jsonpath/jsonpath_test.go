@@ -115,7 +115,7 @@ func decode(d *json.Decoder) (any, error) {
 	return token, nil
 }
 
-// lookUp is what stands at a path, by definition: of members with one name the
+// lookUp is the value at a path, by definition: of members with one name the
 // first that leads on, of "#" every element, and what is there of each. Nil is nothing.
 func lookUp(value any, path []string) []any {
 	if len(path) == 0 {
@@ -186,7 +186,7 @@ func found(values []jsonpath.Value) []string {
 	return texts
 }
 
-// Whatever a document holds, what a path finds is what stands there.
+// Whatever a document holds, a path finds the value that is there.
 func FuzzDocument(f *testing.F) {
 	for _, seed := range []string{
 		`{"error":{"errors":[{"reason":"dailyLimitExceeded"},{"reason":null}],"code":403}}`, `{"errors":[{"extensions":{"code":"THROTTLED"}}]}`,

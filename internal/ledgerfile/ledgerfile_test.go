@@ -363,7 +363,7 @@ func FuzzExport(f *testing.F) {
 	})
 }
 
-// What all entries may add up to is bounded, because a total counts them. None counts the
+// The sum of all entries is bounded, because a total counts them. None counts the
 // history, which neither uses that up nor makes room.
 func TestHistoryIsInNoTotal(t *testing.T) {
 	const head = `{"quotactl_export":3,"budget":"a/b","export":"x","ledger":"L","at":"2026-01-02T00:00:00Z","since":"2026-01-01T00:00:00Z","forgotten_up_to":"2026-01-01T00:00:00Z","not_in_history_up_to":"1970-01-01T00:00:00Z"}`

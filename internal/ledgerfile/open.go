@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// Open opens a file for Check and Import, which each read it from its start. What cannot
-// be read twice, such as a pipe, is first copied to a temporary file, which the system
+// Open opens a file for Check and Import, which each read it from its start. A file that
+// cannot be read twice, such as a pipe, is first copied to a temporary file, which the system
 // removes when it is closed.
 func Open(path string) (*os.File, error) {
 	f, err := os.Open(path)

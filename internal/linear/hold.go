@@ -53,8 +53,8 @@ func (l ledger) draws(op asked) part {
 	return part{min(op.Units, h.part.units), min(1, h.part.calls)}
 }
 
-// fits reports whether a charge fits the limit on units. What it draws wholly fits beside what
-// is used, whatever is held.
+// fits reports whether a charge fits the limit on units. A charge that draws all its units
+// from its hold fits beside the used units, whatever is held.
 func (l ledger) fits(op asked, draw part, most int64) bool {
 	beside := op.Units - draw.units
 	if beside == 0 && l.ids[op.hold].state == living {

@@ -102,9 +102,9 @@ type runner struct {
 	turn sync.Mutex // of Before
 	mu   sync.Mutex // guards ids, holds and taken
 	ids  map[string][]Op
-	// holds are those that somebody takes, taken those of which it is known that they were asked
-	// for. An End of another hold might come between two attempts to take it, which would
-	// then be taken twice.
+	// holds are those that somebody takes, taken those that somebody has surely asked for. An
+	// End of another hold might come between two attempts to take it, which would then be
+	// taken twice.
 	holds, taken map[string][]string
 }
 

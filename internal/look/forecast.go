@@ -91,7 +91,8 @@ func (r *Reader) sharedForecast(list []*jobs.Job) (f *forecast, mine bool) {
 	return f, true
 }
 
-// makeForecast makes a forecast for all who wait for it. What could not be made is not kept.
+// makeForecast makes a forecast for all who wait for it. It keeps no forecast that could not
+// be made.
 func (r *Reader) makeForecast(ctx context.Context, f *forecast) *answer.Forecast {
 	defer func() { // after a panic too
 		r.mu.Lock()

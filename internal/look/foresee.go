@@ -16,7 +16,7 @@ type Foresight struct {
 	Plan        *answer.Plan
 	Forecast    *answer.Forecast
 	Passes      map[string][]*plan.Pass // by job, in the order of their ticks
-	// Unknown are the jobs of which it is not known what they need: the plan counts nothing for
+	// Unknown are the jobs whose needs are unknown: the plan counts nothing for
 	// them.
 	Unknown map[string]bool
 }

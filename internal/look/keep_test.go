@@ -51,8 +51,7 @@ func keeper(t *testing.T) *Reader {
 	return r
 }
 
-// A reader that keeps forecasts shows what is left as it is, and what will be as it was a while
-// ago.
+// A reader that keeps forecasts shows what is left now, and a forecast of a while ago.
 func TestKeptForecast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := keeper(t)

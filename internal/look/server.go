@@ -123,7 +123,7 @@ func clean(text []byte) []byte {
 	}, text)
 }
 
-// refusal is the error of an answer that is no overview.
+// refusal is the error of an answer other than an overview.
 func refusal(status int, body []byte) error {
 	var problem struct{ Detail, Reason string }
 	if json.Unmarshal(body, &problem) != nil || problem.Detail == "" {

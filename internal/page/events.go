@@ -33,7 +33,7 @@ const (
 // events tells open pages that what they show has changed.
 type events struct {
 	mu        sync.Mutex // guards all below
-	version   uint64     // what has been told so far
+	version   uint64     // the last version that pages have heard of
 	next      chan struct{}
 	listeners int
 	came      chan struct{} // gets one when the first listener comes

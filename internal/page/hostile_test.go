@@ -12,8 +12,8 @@ import (
 	"github.com/quotactl/quotactl/jobs"
 )
 
-// hostile are texts that would be markup, script, another attribute or another address, where a
-// page did not take them for texts.
+// hostile are strings that would be markup, script, another attribute or another address, where
+// a page did not escape them.
 var hostile = []string{
 	`<script>alert(1)</script>`,
 	`"><img src=x onerror=alert(1)>`,

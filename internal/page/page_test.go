@@ -169,7 +169,7 @@ func TestForms(t *testing.T) {
 /do/lock csrf=c back=/budget?name=up/spare budget=up/spare limit for why`)
 	for _, may := range []bool{false, true} {
 		w.visitor = Visitor{SignedIn: true, Token: true, MayAct: may}
-		check.Equal(t, strings.Contains(w.answer(t, "/jobs").Body.String(), "signed in to look"), !may, "who may only look is told so")
+		check.Equal(t, strings.Contains(w.answer(t, "/jobs").Body.String(), "signed in to look"), !may, "the page says so to a visitor who may only look")
 	}
 	w.visitor = Visitor{Token: true}
 	links := w.page(t, "/jobs?q=a&page=2").all(func(e *element) bool { return strings.HasPrefix(e.attrs["href"], "/login") })

@@ -132,7 +132,7 @@ func (p *planBody) fill(seen look.Foresight) {
 	}
 }
 
-// guesses names jobs of which it is not known what they need.
+// guesses names jobs whose needs are unknown.
 func guesses(p *answer.Plan) string {
 	const most = 10
 	list := p.Guesses

@@ -52,7 +52,7 @@ type book struct {
 	err   error         // likewise
 	// reading is closed when the reading under way ends; nil: none is.
 	reading chan struct{}
-	owed    bool // somebody has got an older value, or none, and is to be told
+	owed    bool // somebody has got an older value, or none, and waits for news
 	asked   time.Time
 }
 

@@ -68,7 +68,7 @@ func TestShelf(t *testing.T) {
 		check.Equal(t, r.read("a", usual), "1, late true, error <nil>", "while the next is read")
 		check.Equal(t, time.Since(began), 100*time.Millisecond, "the wait for the next")
 		time.Sleep(time.Second)
-		check.Equal(t, r.told.Load(), 1, "who got an older one is told")
+		check.Equal(t, r.told.Load(), 1, "notices to those who got an older one")
 		check.Equal(t, r.read("a", usual), "2, late false, error <nil>", "the next")
 		r.takes = time.Millisecond
 		r.changed()
@@ -91,7 +91,7 @@ func TestShelfOfPlans(t *testing.T) {
 		check.Equal(t, r.read("plan", ofFuture), "none, late true, error <nil>", "the first")
 		time.Sleep(r.takes)
 		synctest.Wait()
-		check.Equal(t, r.told.Load(), 1, "who got none is told")
+		check.Equal(t, r.told.Load(), 1, "notices to those who got none")
 		r.changed()
 		time.Sleep(199 * time.Second)
 		check.Equal(t, r.read("plan", ofFuture), "1, late false, error <nil>", "within 20 times its cost")
@@ -102,7 +102,7 @@ func TestShelfOfPlans(t *testing.T) {
 	})
 }
 
-// What fails is not read again and again by a page that is told of each failure.
+// A page that hears of each failure does not read a failing value again and again.
 func TestShelfOfFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReadings(t)
@@ -167,7 +167,7 @@ func TestPanicsAreErrors(t *testing.T) {
 	})
 }
 
-// What open pages have read is counted.
+// The shelf counts the readings of open pages.
 func TestShelfCountsWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReadings(t)

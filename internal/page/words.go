@@ -58,7 +58,7 @@ func jobNotes(v answer.Job, at time.Time) []string {
 // line is a wrapped text on one line.
 func line(wrapped string) string { return strings.Join(strings.Fields(wrapped), " ") }
 
-// sentence is a text with a capital letter and a full stop.
+// sentence is a string with a capital letter and a full stop.
 func sentence(of string) string {
 	of = strings.TrimSpace(of)
 	first, size := utf8.DecodeRuneInString(of)
@@ -148,7 +148,7 @@ func clock(at time.Time) string {
 	return at.Format("15:04:05Z")
 }
 
-// lines is a text of several lines.
+// lines is a string of several lines.
 func lines(of string) string {
 	list := strings.Split(of, "\n")
 	for i := range list {

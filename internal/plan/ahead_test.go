@@ -76,8 +76,8 @@ func TestALockedLimit(t *testing.T) {
 	}
 }
 
-// What a run under way was charged is known before its daemon tells, also of a budget that has
-// only a bucket, or whose other limits do not cover it.
+// The plan knows the charges of a run under way before its daemon tells, also of a budget that
+// has only a bucket, or whose other limits do not cover it.
 func TestSpentBesideABucket(t *testing.T) {
 	const other = "[upstream.up.limit.other]\nlimit = 5\nwindow = \"1h\"\noperations = [\"rare\"]\n"
 	for i, more := range []string{"", other, ""} {

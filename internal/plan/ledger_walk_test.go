@@ -201,7 +201,7 @@ func (w *walker) call() {
 	if w.IntN(2) == 0 {
 		item.Lease = 2 + w.Int64N([]int64{1e6, 3600e6, 20 * 3600e6}[w.IntN(3)])
 		q.lasts = item.Lease
-		finish += 1 + w.Int64N(item.Lease-1) // later: the store is told then, and compared before
+		finish += 1 + w.Int64N(item.Lease-1) // later: the store hears of it then, and is compared before
 	}
 	if len(w.holds) > 0 && w.IntN(2) == 0 {
 		h := w.holds[w.IntN(len(w.holds))]

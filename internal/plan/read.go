@@ -36,8 +36,8 @@ const mostExact = 20_000
 
 // Read reads the question what jobs will do from an instant on: what their budgets' ledgers
 // hold, what their passes are doing, and what their runs need. Budgets without a job among them
-// are left out. Of a budget that is charged meanwhile, what came after the instant is left out
-// or not. Errors are those of the store.
+// are left out. For a budget that is charged meanwhile, it may or may not read charges after
+// the instant. Errors are those of the store.
 func Read(ctx context.Context, from Store, budgets []*budget.Budget, list []*jobs.Job, now time.Time, as Reading) (*Question, error) {
 	q := &Question{From: now}
 	views, err := jobs.Look(ctx, from, list)
@@ -135,7 +135,7 @@ func took(pass *jobs.Record) (call, begins time.Duration) {
 	return max(0, calls[len(calls)/2]), begins
 }
 
-// newBudget is a budget of which nothing was charged.
+// newBudget is a budget without any charge.
 func newBudget(name string, spec budget.Spec) Budget {
 	one := Budget{Name: name, Levels: map[string]limit.Level{}, Observe: spec.Observe, Price: func(operation string) int64 {
 		if cost, known := spec.Costs[operation]; known {

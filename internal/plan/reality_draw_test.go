@@ -80,8 +80,8 @@ func (d dice) chance(percent int) bool { return d.IntN(100) < percent }
 
 func pick[V any](d dice, of ...V) V { return of[d.IntN(len(of))] }
 
-// draw is the day of a seed, of which an attempt may be no valid configuration; learned says whether needs are to be
-// learned.
+// draw is the day of a seed; an attempt may yield no valid configuration; learned says whether
+// needs are to be learned.
 func draw(seed, attempt uint64, learned bool) *day {
 	d := dice{rand.New(rand.NewPCG(seed, attempt))}
 	start := time.Date(2026, time.Month(2+d.IntN(10)), 1+d.IntN(28), d.IntN(24), d.IntN(60), 30, 0, time.UTC)

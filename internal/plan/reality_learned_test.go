@@ -122,8 +122,8 @@ func TestPlanOfLearnedNeeds(t *testing.T) {
 
 // Where runs differ by 8 %, one pass in twenty hangs by the luck of the day's runs, since limits are
 // about what is asked for, many exactly that: not even who knows the chances foresees 0.95 of all
-// cuts for sure. Of the passes that do not hang by luck, a plan tells nearly all, and of the others
-// as many as can be told.
+// cuts for sure. Of the passes that do not hang by luck, a plan foresees nearly all, and of the
+// others as many as anybody can.
 func TestPlanOfVaryingNeeds(t *testing.T) {
 	effort.OneGoroutine(t)
 	all := liveLearned(t, wide, days()/2)
@@ -140,8 +140,8 @@ func TestPlanOfVaryingNeeds(t *testing.T) {
 	all.isNear(t, behind)
 }
 
-// Where some runs take much more than most, more hangs by luck; but a plan still tells nearly as
-// many cuts as can be told.
+// Where some runs take much more than most, more hangs by luck; but a plan still foresees nearly
+// as many cuts as anybody can.
 func TestPlanOfSkewedNeeds(t *testing.T) {
 	effort.OneGoroutine(t)
 	all := liveLearned(t, skewed, days()/2)

@@ -51,7 +51,8 @@ func yield() {
 }
 
 // Decide implements driver.Store. Of several that wait for the same units, those of an earlier job ask first, and of one
-// job those of an earlier region, and a look last: each is told an instant some µs later than the one before.
+// job those of an earlier region, and a look last: each gets an instant some µs later than the one
+// before.
 func (o *ordered) Decide(ctx context.Context, batch driver.Batch) (driver.Decisions, error) {
 	if slices.ContainsFunc(batch.Items, func(i driver.Item) bool { return i.DryRun }) {
 		yield()

@@ -143,7 +143,7 @@ func differences(lived, planned []Pass) []string {
 }
 
 // differencesFrom is differences for a plan that was made in the midst of the day: what had ended by then is left out, and
-// so is when the first of what was under way is cut. Of a deferred pass that was dropped nothing says when.
+// so is when the first of what was under way is cut. Nothing says when a deferred pass was dropped.
 func differencesFrom(at time.Time, lived, planned []Pass) (list []string) {
 	dropped := map[tick]bool{}
 	for _, one := range lived {

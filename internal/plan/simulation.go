@@ -106,7 +106,7 @@ func (s *simulation) skip(j *job, tick int64, reason string) {
 }
 
 // visit begins what waits for the job to be free: what was asked for, then a tick that another
-// pass delayed, then one to catch up, of which a budget has one pass at a time.
+// pass delayed, then one to catch up: a budget has one such pass at a time.
 func (s *simulation) visit(j *job) {
 	if !j.free() {
 		return

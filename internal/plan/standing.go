@@ -138,7 +138,7 @@ func (l *ledger) heldFor(job, region string, since int64) *hold {
 	return nil
 }
 
-// endOtherHolds has holds of which no pass is under way end with their leases.
+// endOtherHolds lets holds without a pass under way end with their leases.
 func (s *simulation) endOtherHolds() {
 	for _, l := range s.ledgers {
 		for _, h := range l.holds {

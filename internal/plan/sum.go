@@ -59,7 +59,7 @@ func (p *Plan) Complete() (n int) {
 	return n
 }
 
-// Guesses are the jobs of which it is not known what a run needs: their runs take nothing in
+// Guesses are the jobs whose needs are unknown: their runs take nothing in
 // the plan.
 func (q *Question) Guesses() (names []string) {
 	for i := range q.Jobs {

@@ -92,7 +92,7 @@ var (
 // keep drops the operations that do not match only, and the tables about them.
 func keep(parts []part, only []string) (kept []part, err error) {
 	found := map[string]bool{}
-	var bare []string           // upstreams of which no operation is kept
+	var bare []string           // upstreams without an operation that is kept
 	limits := map[string]bool{} // the dropped ones, as upstream.limit
 	for _, upstream := range upstreams(parts) {
 		priced := map[string]bool{}

@@ -16,8 +16,8 @@ import (
 	"github.com/quotactl/quotactl/internal/presets"
 )
 
-// No preset charges what it does not know: a name that is mistyped, and a request that
-// is none of the upstream's, or not seen as one.
+// No preset charges what it does not know: a name that is mistyped, and a request to another
+// server, or one that no rule recognises.
 func TestUnknownOperationsAreRefused(t *testing.T) {
 	for _, preset := range presets.Names() {
 		cfg := load(t, preset)

@@ -118,7 +118,7 @@ func TestYouTubeBuckets(t *testing.T) {
 	}
 }
 
-// Of what else may come with the same statuses nothing locks a day: a burst locks
+// No other response with the same statuses locks a day: a burst locks
 // everything for a minute, and what is no quota's locks nothing.
 func TestYouTubeLocksNoDayByMistake(t *testing.T) {
 	const api = "https://www.googleapis.com"
@@ -128,7 +128,7 @@ func TestYouTubeLocksNoDayByMistake(t *testing.T) {
 		"videos.insert":        {"POST", api + "/upload/youtube/v3/videos"},
 		"videos.batchGetStats": {"GET", api + "/youtube/v3/videos:batchGetStats"},
 	}
-	responses := map[string]string{ // the rule that is told
+	responses := map[string]string{ // the rule that matches
 		"HTTP/1.1 403 Forbidden\n\n" + `{"error": {"message": "not more than once per day", "errors": [{"reason": "forbidden"}]}}`:            "",
 		"HTTP/1.1 429 Too Many Requests\n\n" + `{"error": {"message": "not more than once per day", "errors": [{"reason": "processing"}]}}`:   "",
 		"HTTP/1.1 429 Too Many Requests\n\n" + `{"error": {"message": "Queries per minute", "errors": [{"reason": "rateLimitExceeded"}]}}`:    "burst",

@@ -160,7 +160,7 @@ func (s Screen) Outcome(word string) string {
 	return word
 }
 
-// Shown is a text of others as a terminal may show it on one line.
+// Shown is a string from somebody else as a terminal may show it on one line.
 func Shown(text string) string {
 	return strings.Map(func(r rune) rune {
 		if Obeyed(r) {

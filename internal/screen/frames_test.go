@@ -95,7 +95,7 @@ func TestFrames(t *testing.T) {
 	g := newGlass(t, on.Width, on.Height)
 	frames := NewFrames(g)
 	must.Do(t, frames.Close())
-	check.Equal(t, g.open, false, "nothing is drawn: the terminal is left as it is")
+	check.Equal(t, g.open, false, "nothing is drawn: the terminal does not change")
 	for _, text := range []string{
 		"a\nb\nc\n", "a\nB\nc\n", "a\n", "", "a\nb\nc\nd\ne\n", "1\n2\n3\n4\n5\n6\n7\n", "x\n" + strings.Repeat("long ", 9) + "\n",
 		"\n\nc\n", "a\nb", "12345678901234567890\n1234567890123456789\n",

@@ -101,7 +101,7 @@ func TestLive(t *testing.T) {
 	})
 	none := NewLive(io.Discard, Pipe)
 	none.While(func() string { panic("it is not shown") })()
-	check.Equal(t, none.Above(io.Discard), io.Discard, "what is no terminal is written to as it is")
+	check.Equal(t, none.Above(io.Discard), io.Discard, "a writer that is not a terminal is used directly")
 }
 
 // A line of the log is in words, and nothing that others wrote moves the cursor.

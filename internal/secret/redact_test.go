@@ -59,7 +59,7 @@ func TestRedactKnowsHowASecretIsWritten(t *testing.T) {
 	check.Equal(t, Redact("any", ""), "any", "without a secret")
 }
 
-// base64 writes a secret in three ways, by what stands before it. The characters
+// base64 writes a secret in three ways, by the length of the text before it. The characters
 // at the ends are its neighbours' too.
 func TestRedactKnowsBase64(t *testing.T) {
 	for _, secret := range []string{"abcd", "S3CRET/key+a b", "\xff\xfb\xf0\xff\xfb\xf0", "subjects?_d=~~~"} {
@@ -164,7 +164,7 @@ func TestRedactLeavesNothing(t *testing.T) {
 	})
 }
 
-// No secret and no text makes the search panic or leaves the secret as it is.
+// No secret and no text makes the search panic or leaves the secret readable.
 func FuzzRedact(f *testing.F) {
 	f.Add("a/b+c", `{"error":"a\/b%2Bc"}`)
 	f.Add("\xff%", "%ff%25")

@@ -32,7 +32,7 @@ func OfURL(storeURL string) []string {
 
 // RedactURL is a store's URL without its password, and without what may be a password in
 // a malformed URL. It does not parse the URL, since a password may be what makes it
-// unparsable. The path of a SQLite file stays as it is.
+// unparsable. The path of a SQLite file stays unchanged.
 func RedactURL(storeURL string) string {
 	scheme, rest, ok := strings.Cut(storeURL, "://")
 	if strings.HasPrefix(storeURL, "sqlite:") {

@@ -58,7 +58,7 @@ func (w *world) spent(by budget.GroupBy) map[string]int64 {
 	return units
 }
 
-// The calls of a pass that is taken for dead are refused; those of others are not.
+// The calls of a pass that is declared dead are refused; those of others are not.
 func TestChargeFenced(t *testing.T) {
 	w := newWorld(t, serve.Options{})
 	must.Do(t, w.open("shop/main").Fence(t.Context(), "pull", 7))
@@ -260,7 +260,7 @@ func TestChargeUnknown(t *testing.T) {
 		w.store.decide = func(context.Context, driver.Batch) (driver.Decisions, error) {
 			return driver.Decisions{Items: []driver.Decision{c.result}}, c.err
 		}
-		// Of an id that the caller made, an earlier try may have been charged.
+		// With an id that the caller made, an earlier try may have been charged.
 		got := w.post("/v1/charge", `{"budget":"shop/main","operation":"get","id":"x"}`)
 		got.is(503, "reason", c.reason, "charged", nil, "allowed", false, "id", "x", "type", serve.ProblemPage+c.reason)
 		got.has("Retry-After", "1", "RateLimit", "")

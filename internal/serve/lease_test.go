@@ -24,7 +24,7 @@ func (w *world) ended() {
 	w.AwaitLeases(context.Background())
 }
 
-// Requests take from a lease, without asking the store. What they took is charged.
+// Requests take from a lease, without asking the store. The lease has charged their units.
 func TestChargeFromALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		taken := map[string]int64{}

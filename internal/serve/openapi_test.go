@@ -390,7 +390,7 @@ func (d description) taken(t *testing.T, path string, schema any, body map[strin
 		if schema != nil {
 			wrong = d.fits(schema, value, member)
 		}
-		// A budget that is none is not there.
+		// A malformed name of a budget is an unknown budget.
 		invalid := got.status == 400 || member == "budget" && got.status == 404
 		if wrong == nil && got.status == 400 || wrong != nil && !invalid {
 			t.Errorf("%s %s: %d %s, but as it is described: %v", path, text(body), got.status, got.text, wrong)

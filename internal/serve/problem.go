@@ -38,7 +38,7 @@ var kinds = map[string]kind{
 	"too_many_units":    {http.StatusUnprocessableEntity, "The ledger's sum would be too large"},
 	"unknown_budget":    {http.StatusNotFound, "Unknown budget"},
 	"conflict":          {http.StatusConflict, "The id is already used for something else"},
-	"fenced":            {http.StatusConflict, "The pass was taken for dead"},
+	"fenced":            {http.StatusConflict, "The pass was declared dead"},
 	"expired":           {http.StatusGone, "The reservation has ended"},
 	"invalid":           {http.StatusBadRequest, "The request is invalid"},
 	"clock":             {http.StatusServiceUnavailable, "The clocks disagree"},

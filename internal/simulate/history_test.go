@@ -123,8 +123,8 @@ func caughtUp(t *testing.T, j *jobs.Job, list []recorded) {
 }
 
 // promised holds the history to what the month has in store for certain: a tick that
-// comes while the store is away is caught up, and who goes on after its pass was taken
-// for lost is refused.
+// comes while the store is away is caught up, and a daemon that goes on after its pass was
+// recorded as lost is refused.
 func (m *machine) promised(t *testing.T) {
 	t.Helper()
 	for _, tick := range m.month.missed {

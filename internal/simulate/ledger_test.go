@@ -23,9 +23,9 @@ func (m *machine) ledger(t *testing.T, in store) *budget.Budget {
 const hourly = time.Hour
 
 // agrees holds the ledger to what the upstream has counted on the day so far: it
-// must know of every unit, but for those of the allowance of which a host that
-// was without the store has yet to tell, and those of a stranger that the upstream has yet
-// to report. It returns the present headroom.
+// must know of every unit, but for those of the allowance that a host that was without the
+// store has yet to report, and those of a stranger that the upstream has yet to report. It
+// returns the present headroom.
 func (m *machine) agrees(t *testing.T, ledger *budget.Budget) (headroom int64) {
 	t.Helper()
 	status := must.Get(ledger.Status(context.Background()))(t)

@@ -45,7 +45,7 @@ type network struct {
 	pages []page
 	lost  []loss
 	taken []taken   // by the stranger
-	told  time.Time // what the sandbox is told the time is; zero: what it is
+	told  time.Time // the time that the sandbox sees; zero: the true one
 }
 
 // page is what was answered to a request. Its number stands in the answer, so that

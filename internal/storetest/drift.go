@@ -28,8 +28,8 @@ func (w *world) wantDrift(limit int, used, drift int64) {
 	}
 }
 
-// What an upstream counts above our own count is used in that limit alone, exactly until
-// the reset that the upstream names. A lower count changes nothing.
+// Units that an upstream counts above our own count are used in that limit alone, exactly
+// until the reset that the upstream names. A lower count changes nothing.
 func testDrift(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("hour", 100, time.Hour), rolling("other", 100, time.Hour), rolling("search", 80, time.Hour, "search.list")}
 	w.granted(item("a", "search.list", 30))

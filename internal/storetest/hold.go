@@ -87,8 +87,8 @@ func testHold(t *testing.T, w *world) {
 	w.wantLeft([]driver.Need{need("read", 0, 1)})
 }
 
-// A hold ends with its lease, or when it is told to, or with its pass's fence: what was not
-// drawn is back at once. A renewed one lives on.
+// A hold ends with its lease, or when a caller ends it, or with its pass's fence: what was
+// not drawn is back at once. A renewed one lives on.
 func testHoldEnds(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("day", 100, 24*time.Hour)}
 	w.granted(hold(daily, need("read", 100, 1)))

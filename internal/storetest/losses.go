@@ -309,7 +309,7 @@ func (w *lossWalk) hold(h *lossHost, i int, used, at int64) {
 	w.t.Helper()
 	was, limit := h.known[i], w.limits[i]
 	if least := w.least(limit, was, at); used < least {
-		w.fail("host %s was told that limit %s had used %d at %d; at %d, %d µs later, it has used %d, less than the %d that still count",
+		w.fail("host %s heard that limit %s had used %d at %d; at %d, %d µs later, it has used %d, less than the %d that still count",
 			filepath.Base(h.dir), limit.Name, was.used, was.at, at, at-was.at, used, least)
 	}
 	h.known[i] = fact{used, at}

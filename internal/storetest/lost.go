@@ -117,7 +117,7 @@ func (w *world) wantRecovered(got []int64, want ...int64) {
 	}
 }
 
-// What is missing is recorded as one charge per limit, in that limit alone: what was seen
+// Missing units are recorded as one charge per limit, in that limit alone: what was seen
 // less what survived, at the time it was seen. A later caller may raise it.
 func testRecover(t *testing.T, w *world) {
 	search := rolling("search", 4000, 2*time.Hour, "search.list")

@@ -14,7 +14,7 @@ import (
 // MonthRows is how many rows of history FillMonth makes: 40 series in each hour.
 const MonthRows = 30 * 24 * 40
 
-// FillMonth charges for 30 days in each hour of which there are 40 series, and on the last of
+// FillMonth charges 40 series in each hour of 30 days, and on the last of
 // them n more units, of one each. The clock is the store's.
 func FillMonth(b testing.TB, store driver.Store, clock *atomic.Int64, n int) {
 	spec := BenchSpec(0)

@@ -25,7 +25,7 @@ const (
 	heldLease = time.Second
 )
 
-// holdSpec is a budget of which a few passes hold everything, and whose units return soon; all
+// holdSpec is a budget that a few passes hold entirely, and whose units return soon; all
 // counts what was ever charged.
 func holdSpec() budget.Spec {
 	return budget.Spec{

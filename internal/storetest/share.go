@@ -36,8 +36,8 @@ func by(job string, i driver.Item) driver.Item {
 	return i
 }
 
-// kept asks for an item that must be refused until at, because so much is kept for each
-// share.
+// kept asks for an item that must be refused until at, because each share keeps this many
+// units.
 func (w *world) kept(i driver.Item, at int64, kept ...int64) {
 	w.t.Helper()
 	d := w.decide(i)[0]

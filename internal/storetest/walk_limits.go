@@ -54,7 +54,7 @@ func (w *walker) limits() []limit.Limit {
 	return limits
 }
 
-// walkShares are shares of which no two have a job in common.
+// walkShares are shares, no two of them with a job in common.
 var walkShares = []limit.Share{
 	{Name: "nightly", Jobs: []string{"nightly"}}, {Name: "feeds", Jobs: []string{"feeds.*"}}, {Name: "some", Jobs: []string{"job", "backfill.*"}},
 }

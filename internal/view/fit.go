@@ -20,8 +20,8 @@ type block struct {
 const reserved = 4
 
 // fit is the blocks that matter most of those that a terminal has lines for beside the text around
-// them, in their order, and how many are left out. At least so many are shown. A pipe, and a reader
-// who asks for all, gets all.
+// them, in their order, and how many are left out. It shows at least the given number. A pipe, and
+// a reader who asks for all, gets all.
 func fit(on screen.Screen, all bool, around string, list []block, least int) (out string, left int) {
 	order := make([]int, len(list))
 	for i := range order {

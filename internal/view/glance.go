@@ -15,8 +15,8 @@ import (
 )
 
 // Glance is a budget on a terminal: what is left, what comes of it, and a bar for each limit. It
-// takes no more lines than the screen has, and then shows the limits of which the smallest part
-// is left; with all it shows every limit and note. The forecast may be nil.
+// takes no more lines than the screen has, and then shows the tightest limits; with all it shows
+// every limit and note. The forecast may be nil.
 func Glance(on screen.Screen, b budget.Status, ahead *answer.BudgetForecast, all bool) string {
 	out := glanceHead(on, b) + comes(on, b, ahead)
 	if lock, locked := b.LockOf(""); locked {
@@ -246,9 +246,9 @@ func Left(b budget.Status) string {
 	return text
 }
 
-// Narrowest is the limit of which the smallest part is free: of those that count units, cover every
-// operation and refuse something, else of all; nil: the budget has none. What is kept for shares
-// is not free.
+// Narrowest is the tightest limit, the one with the smallest part free: of those that count
+// units, cover every operation and refuse something, else of all; nil: the budget has none. What
+// is kept for shares is not free.
 func Narrowest(b budget.Status) (narrowest *budget.LimitStatus) {
 	for _, all := range []bool{false, true} {
 		for i := range b.Limits {

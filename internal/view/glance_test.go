@@ -11,7 +11,7 @@ import (
 	"github.com/quotactl/quotactl/internal/screen"
 )
 
-// limitOf is a rolling limit of which so much is used and kept.
+// limitOf is a rolling limit with the given use and kept units.
 func limitOf(name string, window time.Duration, used, kept, whole int64) budget.LimitStatus {
 	l := budget.LimitStatus{Limit: limit.Limit{Name: name, Limit: whole, Counts: limit.CountUnits, Window: limit.RollingWindow(window)}, Used: used, Remaining: whole - used}
 	if kept > 0 {
@@ -20,8 +20,8 @@ func limitOf(name string, window time.Duration, used, kept, whole int64) budget.
 	return l
 }
 
-// A budget is as narrow as the limit of which the smallest part is free: not the one that has the
-// fewest units left, which is always that of the shortest window.
+// A budget is as narrow as its tightest limit, the one with the smallest part free: not the one
+// with the fewest units left, which is always that of the shortest window.
 func TestNarrowest(t *testing.T) {
 	minute, day := limitOf("minute", time.Minute, 53, 0, 100), limitOf("day", 24*time.Hour, 784, 160, 950)
 	observed, calls, one := limitOf("observed", time.Hour, 10, 0, 10), limitOf("calls", time.Hour, 10, 0, 10), limitOf("one", time.Hour, 10, 0, 10)

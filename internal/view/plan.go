@@ -315,7 +315,7 @@ func byPlan(on screen.Screen, f *answer.BudgetForecast) string {
 	return text + beside
 }
 
-// JobByPlan says what the plan makes of a job of which a pass lacks units.
+// JobByPlan says what the plan makes of a job with a pass that lacks units.
 func JobByPlan(on screen.Screen, f *answer.JobForecast) string {
 	return fmt.Sprintf("by plan: %s; %d of %s until %s will be complete", Cut(on, f.FirstCut, false), f.Complete, Plural(f.Passes, "pass"), on.Brief(time.Time(f.Until)))
 }

@@ -23,7 +23,7 @@ func Plural(n int, what string) string {
 	return fmt.Sprintf("%d %s%s", n, what, ending)
 }
 
-// Shown is a text of others as a terminal may show it.
+// Shown is a string from somebody else as a terminal may show it.
 func Shown(text string) string { return screen.Shown(text) }
 
 // Roughly is a span of time for people: to a millisecond below a second, to a tenth

@@ -13,16 +13,16 @@ import (
 	"github.com/quotactl/quotactl/internal/checkpoint"
 )
 
-// errTaken is the error of a change after the pass was taken for dead.
-var errTaken = errors.New("its pass was taken for dead, and its tick is accounted for; stop, and let the next pass continue")
+// errTaken is the error of a change after the pass was declared dead.
+var errTaken = errors.New("another daemon declared its pass dead, and accounted for its tick; stop, and let the next pass continue")
 
 // Checkpoint is how far a region of a job has come: what a run stores so that the next
 // one can resume, such as a page token. Save it only when everything before it is safe,
 // and Clear it when all is done; an interrupted run leaves it for the next.
 //
-// In a run of the daemon, Fence is the number of its pass: once the pass is taken for
-// dead, the checkpoint cannot be changed any more. Without the daemon, Fence is 0, and
-// the checkpoint cannot be changed while a pass of the job is under way.
+// In a run of the daemon, Fence is the number of its pass: once the pass is declared dead,
+// the checkpoint cannot be changed any more. Without the daemon, Fence is 0, and the
+// checkpoint cannot be changed while a pass of the job is under way.
 type Checkpoint struct {
 	Store       driver.JobStore
 	Job, Region string // the region may be empty
@@ -48,7 +48,7 @@ func (c *Checkpoint) Load(ctx context.Context) ([]byte, error) {
 }
 
 // Save stores data, 1 byte to 64 KiB, and replaces what was saved before. The error is
-// ErrFenced if the pass was taken for dead, ErrConflict if Fence is 0 and a pass of the
+// ErrFenced if the pass was declared dead, ErrConflict if Fence is 0 and a pass of the
 // job is under way, ErrInvalid, or the store's. After ErrUnavailable it is not known
 // whether data was saved.
 func (c *Checkpoint) Save(ctx context.Context, data []byte) error {
@@ -73,7 +73,7 @@ func (c *Checkpoint) Close() error {
 }
 
 // swap replaces the stored value while it may. The swap fails if the job's document was
-// changed meanwhile, which is how a pass is taken for dead.
+// changed meanwhile, which is how a pass is declared dead.
 func (c *Checkpoint) swap(ctx context.Context, text []byte) error {
 	if !driver.ValidName(c.Job) || c.Region != "" && !driver.ValidName(c.Region) || c.Fence < 0 {
 		return fmt.Errorf("%w: use the names of a job and of a region, and a fence of 0 or more", budget.ErrInvalid)

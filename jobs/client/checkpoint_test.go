@@ -18,7 +18,7 @@ import (
 	"github.com/quotactl/quotactl/jobs/client"
 )
 
-// A region's listing is gone on with where the run before was cut.
+// A region's listing is resumed where the run before was cut.
 func ExampleCheckpoint() {
 	ctx := context.Background()
 	c := &client.Checkpoint{Store: memstore.New(clock), Job: "orders", Region: "EU", For: 72 * time.Hour}
@@ -119,7 +119,7 @@ func (noJobs) JobValue(context.Context, string, string) ([]byte, error) {
 	return nil, budget.ErrUnavailable
 }
 
-// A pass that is taken for dead between the look at it and the change is found then.
+// A pass that is declared dead between the look at it and the change is found then.
 func TestACheckpointIsSwapped(t *testing.T) {
 	store := &overtaken{JobStore: memstore.New(clock)}
 	document := func(text string) {

@@ -17,8 +17,8 @@ import (
 // Run returns the run for which the daemon started this program: the labels of its
 // charges and the number of its pass (the fence), for [budget.Call] and
 // budgethttp.Options. They come from QUOTACTL_JOB, _REGION, _RUN and _FENCE, and are
-// empty outside of a run. With the fence, nothing more is charged once the pass is taken
-// for dead.
+// empty outside of a run. With the fence, nothing more is charged once the pass is declared
+// dead.
 func Run() (labels budget.Labels, fence int64, err error) {
 	labels = budget.Labels{Job: os.Getenv("QUOTACTL_JOB"), Region: os.Getenv("QUOTACTL_REGION"), Run: os.Getenv("QUOTACTL_RUN")}
 	number := os.Getenv("QUOTACTL_FENCE")

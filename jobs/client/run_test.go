@@ -78,7 +78,7 @@ func TestOpenCheckpoint(t *testing.T) {
 	check.Is(t, byHand.Save(t.Context(), []byte("x")), budget.ErrConflict, "by hand, under a pass")
 	check.NoError(t, ours.Save(t.Context(), []byte("page 3")))
 	active(1, `{"active":[{"fence":8}]}`)
-	check.Is(t, ours.Save(t.Context(), []byte("page 4")), budget.ErrFenced, "taken for dead")
+	check.Is(t, ours.Save(t.Context(), []byte("page 4")), budget.ErrFenced, "declared dead")
 	if data, err := ours.Load(t.Context()); err != nil || string(data) != "page 3" {
 		t.Errorf("%q, %v", data, err)
 	}

@@ -14,8 +14,8 @@ const (
 
 // Sample is what one run took.
 type Sample struct {
-	// Complete is false for a run that was cut, or that did only the rest of another: it
-	// would have taken at least this much.
+	// Complete is false for a run that was interrupted, or that did only the rest of another:
+	// it would have taken at least this much.
 	Complete bool
 	Took     []Amount // each operation once; an operation that is missing took nothing
 }
@@ -35,7 +35,7 @@ func Complete(samples []Sample) (n int) {
 // those older than the last of these runs do not count. With fewer than [LeastRuns]
 // complete runs the estimate is unknown.
 //
-// A run that was cut says only that as much is needed at least. So it takes part where it
+// An interrupted run says only that as much is needed at least. So it takes part where it
 // took more than the quantile of the complete runs, and never lowers the estimate.
 //
 // The estimate's Mean is of the complete runs alone. Not their median: where a few runs take much
@@ -82,7 +82,7 @@ const deviations = 2
 // next run may take.
 func Most(samples []Sample) Estimate { return learn(samples, slices.Max[[]int64]) }
 
-// learn is Learn with what stands for several values.
+// learn is Learn with the function that represents several values by one.
 func learn(samples []Sample, of func([]int64) int64) Estimate {
 	complete := 0
 	for i, s := range samples {
@@ -117,7 +117,7 @@ func learn(samples []Sample, of func([]int64) int64) Estimate {
 	return learned
 }
 
-// usual is what stands for what an operation took, in units or in calls.
+// usual represents by one number what an operation took, in units or in calls.
 func usual(samples []Sample, operation string, several func([]int64) int64, of func(Amount) int64) int64 {
 	var whole, cut []int64
 	for _, s := range samples {

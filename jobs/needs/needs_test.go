@@ -21,7 +21,7 @@ func whole(units ...int64) (list []needs.Sample) {
 	return list
 }
 
-// cut are runs that were cut after so many units.
+// cut are runs that were interrupted after so many units.
 func cut(units ...int64) []needs.Sample {
 	list := whole(units...)
 	for i := range list {

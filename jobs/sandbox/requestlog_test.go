@@ -106,7 +106,7 @@ func TestKeyIsNeverWritten(t *testing.T) {
 	}
 }
 
-// What is known to hold no key is logged, in full.
+// Parts that are known to hold no key are logged, in full.
 func TestLogShowsYouTubesParameters(t *testing.T) {
 	path := logPath(t)
 	s := open(t, sandbox.Config{LogPath: path})

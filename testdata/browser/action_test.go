@@ -72,8 +72,8 @@ func (b *tab) cookies() []*network.Cookie {
 	return call(b, network.GetCookies, network.GetCookiesParams{}).Cookies
 }
 
-// Who signs in with the token may act, and sees what the action did; who signs out sees nothing
-// any more. No page, address or cookie has the token.
+// A visitor who signs in with the token may act, and sees what the action did; one who signs
+// out sees nothing any more. No page, address or cookie has the token.
 func TestActions(t *testing.T) {
 	w := guarded(t)
 	b := newTab(t, w.host())
@@ -121,7 +121,7 @@ func TestActions(t *testing.T) {
 	check.Equal(t, len(b.cookies()), 0, "cookies after signing out")
 }
 
-// Who signs in with the read token sees each page and may not act.
+// A visitor who signs in with the read token sees each page and may not act.
 func TestReadToken(t *testing.T) {
 	w := guarded(t)
 	b := newTab(t, w.host())

@@ -52,8 +52,8 @@ func TestFaultsAreFound(t *testing.T) {
 // phone and desk are the widths at which pages are looked at; narrow is a desk's at 400 percent.
 const phone, desk, narrow = 390, 1280, 320
 
-// inspect says all that is wrong with the page as it is, and then with all that can be opened
-// in it.
+// inspect says all that is wrong with the page as loaded, and then with all that can be
+// opened in it.
 func (b *tab) inspect(width int64) []string {
 	b.t.Helper()
 	wrong, _ := b.stops()

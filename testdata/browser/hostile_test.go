@@ -17,8 +17,8 @@ import (
 	"github.com/quotactl/quotactl/jobs"
 )
 
-// hostile is a text of somebody who wants the page to be theirs. It opens with a word by which a
-// page that shows it is known.
+// hostile is a string of somebody who wants the page to be theirs. It opens with a word by which
+// a page that shows it is known.
 func hostile(word string) string {
 	return word + `<script>window.owned=1;alert(1)</script><b class="owned">` +
 		`"><img class='owned' src=x onerror=alert(1)>'-alert(1)-'</textarea></title></script><svg class="owned" onload="alert(1)">` +
@@ -72,8 +72,8 @@ command  = ["true"]
 url_env = "TEAM_WEBHOOK"
 `
 
-// Texts that people, upstreams and programs wrote are texts on each page: none of them becomes
-// an element, runs, or opens a dialog.
+// Texts that people, upstreams and programs wrote appear on each page as text: none of them
+// becomes an element, runs, or opens a dialog.
 func TestHostileTexts(t *testing.T) {
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Hostile", hostile("w-header"))
@@ -136,7 +136,7 @@ func TestHostileTexts(t *testing.T) {
 	}
 	for _, word := range words {
 		if !seen[word] {
-			t.Errorf("no page shows the text %s as it is, so this test does not show that it is harmless", word)
+			t.Errorf("no page shows the text %s unchanged, so this test does not show that it is harmless", word)
 		}
 	}
 }

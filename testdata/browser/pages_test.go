@@ -97,7 +97,7 @@ func TestPagesWithoutScript(t *testing.T) {
 	b.clean("without script")
 }
 
-// What is no page says so in words, and is no error of the server.
+// An address without a page says so in words, and is no error of the server.
 func TestNoSuchPage(t *testing.T) {
 	w := rich(t)
 	w.start()

@@ -35,8 +35,8 @@ function relative(at) {
   return seconds > 0 ? span(seconds) + " ago" : "in " + span(-seconds);
 }
 
-// here is an instant as it is said here: of today without the date, and unless it is amid a sentence
-// with how far away it is.
+// here is an instant in the form of these pages: of today without the date, and unless it is
+// amid a sentence with how far away it is.
 function here(one) {
   const at = new Date(one.dateTime);
   if (one.dataset.utc.length < 12) return localClock.format(at);
@@ -68,7 +68,7 @@ function arrive() {
   showTimes(now);
 }
 
-// What a person is in the midst of stays as it is while the page is replaced.
+// While the page is replaced, the parts that a person is using stay unchanged.
 
 function keyOf(one) {
   if (one.id) return "#" + one.id;

@@ -85,8 +85,8 @@ func measure(ctx context.Context, only, into string) error {
 	return errors.Join(failed...)
 }
 
-// run runs the section's benchmarks and returns what they printed. What they print is
-// parsed even if they fail.
+// run runs the section's benchmarks and returns what they printed. It parses their output
+// even if they fail.
 func (s section) run(ctx context.Context, top string) ([]line, error) {
 	command := exec.CommandContext(ctx, "go", s.args()...)
 	command.Dir = filepath.Join(top, s.dir)

@@ -35,8 +35,8 @@ func newMetered(t *testing.T, network upstream.Network, o budgethttp.Options, me
 	return m
 }
 
-// another is a client that knows nothing of what the first was told, like that of
-// another process.
+// another is a client that knows nothing of the answers to the first, like that of another
+// process.
 func (m *metered) another(t *testing.T, options ...github.ClientOptionsFunc) *github.Client {
 	t.Helper()
 	client := must.Get(github.NewClient(append(options, github.WithHTTPClient(m.http))...))(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/quotactl/quotactl/testdata/clients/upstream"
 )
 
-// What goroutines do at random is charged as the server counts it, to the unit,
+// Random calls of goroutines are charged as the server counts them, to the unit,
 // with refusals, 503s and lost connections thrown in; and what the server reports,
 // in whatever order that comes, is not taken for another's spend.
 func TestChargesAreWhatTheServerCounts(t *testing.T) {
@@ -37,7 +37,7 @@ func TestChargesAreWhatTheServerCounts(t *testing.T) {
 	}
 }
 
-// Who waits passes no quota of the upstream's.
+// A caller that waits passes no quota of the upstream's.
 func TestWaitingNeverPassesTheQuota(t *testing.T) {
 	seed := effort.Seed(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -73,7 +73,7 @@ func (m *metered) noDrift(t *testing.T) {
 }
 
 // walk has goroutines do so many things each at random, of which one in some
-// is a search, and is how often the budget refused. What is locked is opened, as by hand, so that it goes on.
+// is a search, and is how often the budget refused. It opens locks, as by hand, so that it goes on.
 func (m *metered) walk(t *testing.T, steps, searches int) (refusals int) {
 	client := m.another(t, github.WithDisableRateLimitCheck()) // else it remembers what is opened
 	return upstream.Walk(t, m.budget, m.server.faults, steps, isRefusal, func(ctx context.Context, random *rand.Rand, _ int) error {

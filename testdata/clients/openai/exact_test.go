@@ -139,8 +139,8 @@ func TestAnswer429(t *testing.T) {
 	}
 }
 
-// Who is refused with an error is refused three times, since the client takes it
-// for a lost connection; who waits passes the first time.
+// A caller that gets an error for a refusal is refused three times, since the client takes it
+// for a lost connection; one that waits passes the first time.
 func TestFailAndWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMetered(t, upstream.Memory, budgethttp.Options{}, menu{}, nil)

@@ -14,7 +14,7 @@ import (
 	"github.com/quotactl/quotactl/testdata/clients/upstream"
 )
 
-// What goroutines do at random is charged as the server counts it, to the token,
+// Random calls of goroutines are charged as the server counts them, to the token,
 // with refusals, 503s and lost connections thrown in, all of which the client tries
 // again.
 func TestChargesAreWhatTheServerCounts(t *testing.T) {
@@ -58,7 +58,7 @@ func TestTheQuotaIsNeverPassed(t *testing.T) {
 }
 
 // walk has goroutines do so many things each at random, and is how often the
-// budget refused in the end. What is locked is opened, as by hand, so that it goes on.
+// budget refused in the end. It opens locks, as by hand, so that it goes on.
 func (m *metered) walk(t *testing.T, steps int) (refusals int) {
 	calls := []func(*metered, context.Context) error{(*metered).chat, (*metered).streamChat, (*metered).respond, (*metered).streamResponse}
 	return upstream.Walk(t, m.budget, m.server.faults, steps, isRefusal, func(ctx context.Context, random *rand.Rand, _ int) error {

@@ -16,7 +16,7 @@ import (
 	"github.com/quotactl/quotactl/testdata/clients/upstream"
 )
 
-// What goroutines do at random is charged as the server counts it, to the unit,
+// Random calls of goroutines are charged as the server counts them, to the unit,
 // with refusals, 503s and lost connections thrown in.
 func TestChargesAreWhatTheServerCounts(t *testing.T) {
 	for _, network := range []upstream.Network{upstream.HTTP1, upstream.HTTP2} {
@@ -58,7 +58,7 @@ func TestTheTiersAreNeverPassed(t *testing.T) {
 }
 
 // walk has goroutines do so many things each at random, and is how often the
-// budget refused. What is locked is opened, as by hand, so that it goes on.
+// budget refused. It opens locks, as by hand, so that it goes on.
 func (m *metered) walk(t *testing.T, steps int) (refusals int) {
 	return upstream.Walk(t, m.budget, m.server.faults, steps, isRefusal, func(ctx context.Context, random *rand.Rand, _ int) error {
 		return m.step(ctx, random)

@@ -16,7 +16,7 @@ import (
 	"github.com/quotactl/quotactl/testdata/clients/upstream"
 )
 
-// What goroutines do at random is charged as the server counts it, to the unit,
+// Random calls of goroutines are charged as the server counts them, to the unit,
 // with refusals, 503s and lost connections thrown in.
 func TestChargesAreWhatTheServerCounts(t *testing.T) {
 	thrown := menu{spent: 30, burst: 15, unavailable: 8, drop: 8}
@@ -50,7 +50,7 @@ func TestLostConnections(t *testing.T) {
 	}
 }
 
-// Who waits goes on for days, and no Pacific day has more than its quota.
+// A caller that waits goes on for days, and no Pacific day has more than its quota.
 func TestWaitingNeverPassesTheQuota(t *testing.T) {
 	seed := effort.Seed(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -77,8 +77,8 @@ func TestWaitingNeverPassesTheQuota(t *testing.T) {
 }
 
 // walk has goroutines do so many things each at random, of which the first and
-// one in some are uploads, and is how often the budget refused. What is locked is opened, as
-// by hand, so that it goes on.
+// one in some are uploads, and is how often the budget refused. It opens locks, as by hand,
+// so that it goes on.
 func (m *metered) walk(t *testing.T, steps, uploads int) (refusals int) {
 	return upstream.Walk(t, m.budget, m.server.faults, steps, isRefusal, func(ctx context.Context, random *rand.Rand, step int) error {
 		if step == 0 {
