@@ -132,7 +132,8 @@ func functionsAbove(t *tree, list []*pack, most int) map[string]int {
 	return long
 }
 
-// luaFunctions calls yield with each function outside all others: it begins a line, and ends with the next end as far to the right.
+// luaFunctions calls yield with each function outside all others: it begins a line, and ends
+// with the next end as far to the right.
 func luaFunctions(text string, yield func(name string, first, last int)) {
 	name, indent, began := "", "", 0
 	for i, line := range strings.Split(text, "\n") {
