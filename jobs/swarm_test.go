@@ -35,7 +35,7 @@ var (
 	swarmJobs      = effort.Of(30, 30, 50)
 	swarmTicks     = effort.Of(150, 300, 1000)
 	swarmKills     = effort.Of(10, 15, 40) // at least
-	swarmAmid      = effort.Of(2, 3, 10)  // of these, at least, those that come amid a run
+	swarmAmid      = effort.Of(2, 3, 10)   // of these, at least, those that come amid a run
 	swarmSucceeded = effort.Of(15, 30, 100)
 	swarmAnswer    = effort.Of(800, 600, 400) // the longest of the upstream, in ms: few daemons are to be as busy as many
 )
