@@ -51,7 +51,7 @@ LONGEST := ./budget/redisstore ./jobs ./cmd/quotactl ./budget/sqlitestore
 # openai-go alone takes a minute and more to compile: make test-full has it.
 CLIENTS := ./discord/... ./github/... ./slack/... ./youtube/...
 
-.PHONY: test test-full test-effort test-race test-browser lint bench ci needs needs-browser fuzz mutants soak simulate page-speed screenshots
+.PHONY: test test-full test-effort test-race test-clients test-browser lint bench ci needs needs-browser fuzz mutants soak simulate page-speed screenshots
 
 test: needs
 	$(TEST) $(SMALL) $(LONGEST) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(QUICKLY_RACED))")
@@ -60,17 +60,20 @@ test: needs
 	cd testdata/bench && $(TEST) ./...
 
 test-full: export QUOTACTL_EFFORT = full
-test-full: test-effort test-race test-browser
+test-full: test-effort test-race test-clients test-browser
 
 # Every test once, with the effort that QUOTACTL_EFFORT says.
 test-effort: needs
 	$(TEST) $(LARGE) -count=1 $(LONGEST) ./...
+	cd testdata/clients && $(TEST) $(LARGE) $(CLIENTS)
 	cd testdata/bench && $(TEST) ./...
 
 # With the race detector tests take tenfold: small effort shows what meets.
 test-race: export QUOTACTL_EFFORT = small
 test-race: needs
 	GORACE=atexit_sleep_ms=0 $(TEST) $(LARGE) $(RACE) $(LONGEST) ./...
+
+test-clients: needs
 	cd testdata/clients && GORACE=atexit_sleep_ms=0 $(TEST) $(LARGE) -race ./...
 
 # A browser that has the machine to itself takes a minute for all pages.
@@ -85,21 +88,22 @@ needs:
 needs-browser:
 	@.ci/needs browser
 
-# For macOS the vetted packages are compiled without optimizing, which is quicker. The
-# clients' module is vetted as it is tested, so that their large packages are
-# compiled once; its go.sum is held to what was downloaded.
+# golangci-lint vets this module. What only macOS or the clients need is not compiled for it:
+# the types are checked.
+TYPES := $(GO) run -modfile=.ci/tools/go.mod ./.ci/types
 lint: needs
 	@unformatted="$$(gofmt -l $$(git ls-files '*.go'))"; \
 	  if [ -n "$$unformatted" ]; then echo "not gofmt'd:"; echo "$$unformatted"; exit 1; fi
-	$(GO) vet ./...
-	GOOS=darwin $(GO) vet -gcflags='all=-N -l' ./...
+	$(TYPES) darwin .
+	$(TYPES) linux testdata/clients
 	$(GO) test ./.ci/house ./.ci/prose
 	$(GO) tool $(TOOLS) golangci-lint run ./... ./.ci/house ./.ci/prose
 	@layers="$$(mktemp -d)" && trap 'rm -rf "$$layers"' EXIT && $(GO) run ./.ci/house layers >"$$layers/layers.json" && \
 	  $(GO) tool $(TOOLS) golangci-lint run -c "$$layers/layers.json" ./...
 	.ci/measures
 	$(GO) run ./.ci/prose
-	cd testdata/clients && $(GO) mod verify && $(GO) vet -race ./...
+	testdata/mutants/run --apply
+	cd testdata/clients && $(GO) mod verify && $(GO) vet $(CLIENTS)
 	cd testdata/bench && $(GO) mod verify && $(GO) vet ./...
 	cd testdata/browser && $(GO) mod verify && $(GO) vet ./...
 
