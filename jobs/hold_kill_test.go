@@ -95,7 +95,7 @@ const allKills = 2000
 
 // leastKills is how often at least a process is killed.
 func leastKills() int64 {
-	return effort.Of[int64](40, 60, allKills)
+	return effort.Of[int64](30, 40, allKills)
 }
 
 // everywhere kills at all operations on all sides, or at small size at some. It returns how
