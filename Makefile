@@ -27,10 +27,10 @@
 GO    ?= go
 FUZZTIME ?= 1m
 TOOLS := -modfile=.ci/tools/go.mod
-# The race detector slows SQLite, which is C made into Go, miniredis' Lua and what
-# packs and unpacks bodies tenfold; the former go by the standard library's locks,
-# which it still sees, the latter by one goroutine each, and what they do is not ours.
-UNRACED := modernc.org/sqlite/lib modernc.org/libc github.com/yuin/gopher-lua/... \
+# The race detector slows SQLite, which is C made into Go, miniredis' Lua, the model, and
+# what packs and unpacks bodies tenfold. The first and the model go by the standard library's
+# locks, which it still sees, the others by one goroutine each.
+UNRACED := modernc.org/sqlite/lib modernc.org/libc github.com/yuin/gopher-lua/... github.com/quotactl/quotactl/budget/memstore \
   compress/flate hash/adler32 hash/crc32 github.com/andybalholm/brotli/... github.com/klauspost/compress/...
 RACE := -race $(UNRACED:%=-gcflags=%=-race=false)
 
@@ -48,6 +48,10 @@ QUICKLY_RACED := ./budget/budgethttp ./budget ./budget/config ./budget/limit ./i
 # These take longest and wait most, so they begin first: in the order of their names the
 # last of them would run alone at the end.
 LONGEST := ./budget/redisstore ./jobs ./cmd/quotactl ./budget/sqlitestore
+# Goroutines meet in these. .ci/run races them; make test-full races everything.
+CONCURRENT := ./budget/redisstore ./jobs ./budget/sqlitestore ./budget ./budget/budgethttp ./budget/open ./budget/outage ./budget/refusals \
+  ./internal/alert ./internal/daemon ./internal/door ./internal/linear ./internal/look ./internal/page ./internal/proc ./internal/screen ./internal/serve ./jobs/sandbox
+RACED := $(if $(filter ci,$(QUOTACTL_EFFORT)),$(CONCURRENT),$(LONGEST) ./...)
 # openai-go alone takes a minute and more to compile: make test-full has it.
 CLIENTS := ./discord/... ./github/... ./slack/... ./youtube/...
 
@@ -68,10 +72,10 @@ test-effort: needs
 	cd testdata/clients && $(TEST) $(LARGE) $(CLIENTS)
 	cd testdata/bench && $(TEST) ./...
 
-# With the race detector tests take tenfold: small effort shows what meets.
+# The race detector makes tests take ten times as long. Small effort shows it what meets.
 test-race: export QUOTACTL_EFFORT = small
 test-race: needs
-	GORACE=atexit_sleep_ms=0 $(TEST) $(LARGE) $(RACE) $(LONGEST) ./...
+	GORACE=atexit_sleep_ms=0 $(TEST) $(LARGE) $(RACE) $(RACED)
 
 test-clients: needs
 	cd testdata/clients && GORACE=atexit_sleep_ms=0 $(TEST) $(LARGE) -race ./...
