@@ -82,7 +82,7 @@ func readPhrases(name string) ([]phrase, error) {
 }
 
 var (
-	texts = regexp.MustCompile(`\.(go|lua|md|toml|txtar|txt|html|js|css|json|sh|yml|service)$|(^|/)(Makefile|Containerfile)$|^\.ci/[a-z]+$`)
+	texts  = regexp.MustCompile(`\.(go|lua|md|toml|txtar|txt|html|js|css|json|sh|yml|service)$|(^|/)(Makefile|Containerfile)$|^\.ci/[a-z]+$`)
 	except = regexp.MustCompile(`^(testdata/mutants|testdata/browser/testdata|internal/presets/testdata)/|^\.ci/phrases$`) // others' text, and known faults' context
 )
 
