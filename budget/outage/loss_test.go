@@ -137,7 +137,7 @@ func redisHost(t *testing.T, url, dir string, spec budget.Spec, o outage.Options
 }
 
 // patient are the options of hosts on a machine that is busy with other tests.
-var patient = outage.Options{Timeout: time.Minute}
+var patient = outage.Options{Timeout: 5 * time.Minute}
 
 // What a store lost is noticed by the next decision of a host that had decided
 // before, is logged and shown, and what is missing is recorded: all that is ever
