@@ -235,7 +235,7 @@ func TestLeaseTakenFromByMany(t *testing.T) {
 	spec := oneLimit(1_000_000, limit.RollingWindow(time.Hour))
 	spec.Timeout = time.Minute // the machine may be busy
 	b := must.Get(budget.New(memstore.New(clock), spec))(t)
-	l := must.Get(b.Lease(t.Context(), videos, 1000, time.Minute))(t)
+	l := must.Get(b.Lease(t.Context(), videos, 1000, time.Hour))(t)
 	other := must.Get(b.Lease(t.Context(), videos, 10, 2*time.Millisecond))(t) // hardly lives
 	var taken atomic.Int64
 	var all sync.WaitGroup

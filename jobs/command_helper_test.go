@@ -186,7 +186,7 @@ func programWorld(t *testing.T, keys string, words ...string) *world {
 }
 
 // patience is how long a process is waited for before a test fails.
-const patience = 30 * time.Second
+const patience = 5 * time.Minute
 
 // caller is a process that has called in.
 type caller struct {

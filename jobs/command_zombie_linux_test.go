@@ -45,9 +45,9 @@ func TestNoZombies(t *testing.T) {
 		t.Run(fmt.Sprint(script), func(t *testing.T) {
 			before := len(children(t))
 			w := commandWorld(t, "grace = \"0s\"\nretries = 1", script)
-			w.list[0].Timeout, w.list[0].RetryWait = 300*time.Millisecond, time.Millisecond
-			if strings.HasSuffix(script, "exit 0") {
-				w.list[0].Timeout = time.Minute
+			w.list[0].Timeout, w.list[0].RetryWait = patience, time.Millisecond
+			if want == TimedOut {
+				w.list[0].Timeout = 300 * time.Millisecond
 			}
 			check.Equal(t, w.onlyRun().Outcome, want)
 			if left := children(t); len(left) != before {

@@ -50,9 +50,14 @@ func TestACommandKeepsItsLastLines(t *testing.T) {
 
 // The lines of the record are those of the log too.
 func TestACommandsWarningsAreKept(t *testing.T) {
-	w := commandWorld(t, "grace = \"0s\"", "trap '' TERM; exec sleep 60")
-	w.list[0].Timeout = 200 * time.Millisecond
-	run := w.onlyRun()
+	var run Run
+	for timeout, begun := 200*time.Millisecond, false; !begun && timeout < patience; timeout *= 2 {
+		w := commandWorld(t, "grace = \"0s\"", "trap '' TERM; : >begun; exec sleep 600")
+		w.list[0].Timeout = timeout
+		run = w.onlyRun()
+		_, err := os.Stat(filepath.Join(w.dir, "begun"))
+		begun = err == nil
+	}
 	if len(run.Log) != 1 || !strings.Contains(run.Log[0], `level=WARN msg="command killed: it, or something it started, had not ended within its grace" grace=0s`) {
 		t.Errorf("%q", run.Log)
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,14 +38,12 @@ func hijacked(w http.ResponseWriter) net.Conn {
 	return c
 }
 
-// What provably never left is given back, all else stays charged: at once where the
-// connection has died, and until the lease's end where the request was given up.
+// What provably never left is given back, all else stays charged.
 func TestWhatIsReleased(t *testing.T) {
 	type charged int
 	const (
 		released charged = iota
 		settled
-		open0 // to the end of its lease
 	)
 	reset := func(w http.ResponseWriter, text string) {
 		c := hijacked(w)
@@ -53,13 +52,11 @@ func TestWhatIsReleased(t *testing.T) {
 		_ = c.Close()
 	}
 	plain := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "done") }
-	sleep := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	for name, c := range map[string]struct {
 		handler http.HandlerFunc
 		base    func(*http.Transport)
 		wrap    func(http.RoundTripper) http.RoundTripper
 		url     string
-		timeout time.Duration
 		want    charged
 		served  bool
 		ok      bool
@@ -73,15 +70,7 @@ func TestWhatIsReleased(t *testing.T) {
 				return nil, errors.New("no name server")
 			}}}).DialContext
 		}, want: released},
-		"no TLS": {handler: plain, url: "https", want: released},
-		"dialing for too long": {url: "http://127.0.0.1", timeout: 20 * time.Millisecond, base: func(b *http.Transport) {
-			b.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-				<-t.Context().Done()
-				return nil, ctx.Err()
-			}
-		}, want: released},
-		"answering for too long":      {handler: sleep, timeout: 100 * time.Millisecond, want: open0, served: true},
-		"no header in time":           {handler: sleep, base: func(b *http.Transport) { b.ResponseHeaderTimeout = 50 * time.Millisecond }, want: open0, served: true},
+		"no TLS":                      {handler: plain, url: "https", want: released},
 		"reset before the first byte": {handler: func(w http.ResponseWriter, _ *http.Request) { reset(w, "") }, want: settled, served: true},
 		"reset within the header":     {handler: func(w http.ResponseWriter, _ *http.Request) { reset(w, "HTTP/1.1 200 OK\r\nConte") }, want: settled, served: true},
 		"not HTTP":                    {handler: func(w http.ResponseWriter, _ *http.Request) { reset(w, "220 smtp\r\n\r\n") }, want: settled, served: true},
@@ -120,7 +109,7 @@ func TestWhatIsReleased(t *testing.T) {
 			case "https":
 				url = "https" + strings.TrimPrefix(server.URL, "http")
 			}
-			client := &http.Client{Transport: meter(t, b, options), Timeout: c.timeout}
+			client := &http.Client{Transport: meter(t, b, options)}
 			resp, err := client.Get(url)
 			must.Equal(t, err == nil, c.ok, resp, err)
 			if err == nil {
@@ -132,11 +121,52 @@ func TestWhatIsReleased(t *testing.T) {
 				want(t, b, 0, 0, 0)
 			case settled:
 				want(t, b, 5, 1, 0)
-			case open0:
-				want(t, b, 5, 1, 1)
 			}
 			check.Equal(t, o.check(t), spent(t, b).units, "the observer saw … units")
 			check.Equal(t, len(served) > 0, c.served, "the server was reached")
+		})
+	}
+}
+
+// A request that was given up stays charged until its lease's end, unless it provably never
+// left.
+func TestWhatIsGivenUp(t *testing.T) {
+	for name, c := range map[string]struct {
+		base    func(*testing.T, *http.Transport)
+		timeout time.Duration
+		left    bool
+	}{
+		"dialing for too long": {timeout: 20 * time.Millisecond, base: func(t *testing.T, b *http.Transport) {
+			b.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+				<-t.Context().Done() // after the request has ended
+				return nil, ctx.Err()
+			}
+		}},
+		"answering for too long": {timeout: 100 * time.Millisecond, left: true},
+		"no header in time":      {base: func(_ *testing.T, b *http.Transport) { b.ResponseHeaderTimeout = 50 * time.Millisecond }, left: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var served atomic.Bool
+				base := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+					served.Store(true)
+					<-r.Context().Done()
+				})
+				if c.base != nil {
+					c.base(t, base)
+				}
+				b, o := open(t, budget.Spec{Costs: map[string]budget.Cost{"read": {Units: 5}}}), &observer{}
+				client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "read", Observer: o}), Timeout: c.timeout}
+				resp, err := client.Get("http://upstream") //nolint:bodyclose // there is none
+				must.Equal(t, err != nil, true, resp)
+				if c.left {
+					want(t, b, 5, 1, 1)
+				} else {
+					want(t, b, 0, 0, 0)
+				}
+				check.Equal(t, o.check(t), spent(t, b).units, "the observer was told of … units")
+				check.Equal(t, served.Load(), c.left, "the server was reached")
+			})
 		})
 	}
 }

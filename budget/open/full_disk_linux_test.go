@@ -81,7 +81,7 @@ func TestPolicyOnAFullDisk(t *testing.T) {
 				charged++
 			}
 			must.Do(t, os.Remove(filler))
-			for end := time.Now().Add(2 * time.Minute); ; {
+			for end := time.Now().Add(5 * time.Minute); ; {
 				status, err := b.Status(t.Context())
 				if err == nil {
 					check.Equal(t, status.Limits[0].Used, charged, "used")

@@ -36,7 +36,7 @@ func TestJobsOfAStoreThatComesLater(t *testing.T) {
 		check.Is(t, call(), budget.ErrUnavailable, what, "while it is out of reach")
 	}
 	must.Do(t, held.Close())
-	for end := time.Now().Add(2 * time.Minute); ; { // its timeout is short
+	for end := time.Now().Add(5 * time.Minute); ; { // its timeout is short
 		swapped, err := store.SwapJob(t.Context(), swap)
 		if swapped {
 			break
@@ -46,31 +46,42 @@ func TestJobsOfAStoreThatComesLater(t *testing.T) {
 		}
 	}
 	for what, call := range jobCalls(t.Context(), store, driver.JobSwap{Job: "other"}) {
-		check.NoError(t, call(), what, "once it is there")
+		err := call()
+		for end := time.Now().Add(5 * time.Minute); errors.Is(err, budget.ErrUnavailable) && time.Now().Before(end); {
+			err = call()
+		}
+		check.NoError(t, err, what, "once it is there")
 	}
 }
 
 // The first call after a store could not be opened gets that error, without another try.
 func TestFirstCallIsToldOfTheOpening(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "q.db")
-	held, err := os.OpenFile(file+".lock", os.O_RDWR|os.O_CREATE, 0o600)
-	if err == nil {
-		err = unix.Flock(int(held.Fd()), unix.LOCK_EX)
+	err := budget.ErrUnavailable
+	for timeout := time.Second; errors.Is(err, budget.ErrUnavailable) && timeout < time.Minute; timeout *= 2 { // for a busy machine
+		err = secondCall(t, timeout)
 	}
-	must.Do(t, err)
-	config := must.Get(config.Load(write(t, fmt.Sprintf("[store]\nurl = \"sqlite:%s\"\ntimeout = \"5s\"\n", file)+upstream)))(t)
+	check.NoError(t, err, "the second call")
+}
+
+// secondCall is what the second call gets after a store could not be opened.
+func secondCall(t *testing.T, timeout time.Duration) error {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "q.db")
+	held := must.Get(os.OpenFile(file+".lock", os.O_RDWR|os.O_CREATE, 0o600))(t)
+	must.Do(t, unix.Flock(int(held.Fd()), unix.LOCK_EX))
+	config := must.Get(config.Load(write(t, fmt.Sprintf("[store]\nurl = \"sqlite:%s\"\ntimeout = %q\n", file, timeout)+upstream)))(t)
 	store := must.Get(open.Host(t.Context(), config, config.Store.URL, slog.New(slog.DiscardHandler)))(t)
 	defer func() { _ = store.Close() }()
 	must.Do(t, held.Close())
 	spec := must.Get(config.Spec("youtube/key1"))(t)
 	b := must.Get(budget.New(store, spec))(t)
-	_, err = b.Charge(t.Context(), budget.Call{Operation: "search.list"})
+	_, err := b.Charge(t.Context(), budget.Call{Operation: "search.list"})
 	told := &budget.RefusedError{}
 	if !errors.As(err, &told) || !errors.Is(err, budget.ErrUnavailable) || !told.NotCharged {
 		t.Errorf("the first call: %v, want what the opening said, and nothing charged", err)
 	}
-	check.NoError(t, check.Err(store.Job(t.Context(), "j")), "the second call")
+	return check.Err(store.Job(t.Context(), "j"))
 }
 
 // jobCalls are the calls of a JobStore, which want what the swap leaves.

@@ -76,7 +76,7 @@ func writeExport(to *bytes.Buffer, calls int64, rng *rand.Rand) (units int64) {
 
 // leave exports from the store at a URL.
 func leave(t *testing.T, url string) []byte {
-	store := must.Get(open.Store(t.Context(), url, config.Store{}))(t)
+	store := must.Get(open.Store(t.Context(), url, config.Store{Timeout: time.Minute}))(t)
 	defer func() { must.Do(t, store.Close()) }()
 	var file bytes.Buffer
 	must.Get(ledgerfile.Export(t.Context(), store, moved, time.Now(), &file))(t)
@@ -86,7 +86,7 @@ func leave(t *testing.T, url string) []byte {
 // take imports a file into the store at a URL, which makes so many charges of one unit
 // meanwhile, and then once more. It returns what the limits have used.
 func take(t *testing.T, url string, file []byte, charges int) []driver.LimitView {
-	store := must.Get(open.Store(t.Context(), url, config.Store{Timeout: 5 * time.Second}))(t)
+	store := must.Get(open.Store(t.Context(), url, config.Store{Timeout: time.Minute}))(t)
 	defer func() { must.Do(t, store.Close()) }()
 	var group sync.WaitGroup
 	group.Go(func() {

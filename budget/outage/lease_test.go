@@ -9,7 +9,6 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
-	"github.com/quotactl/quotactl/budget/sqlitestore"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
@@ -66,9 +65,7 @@ func TestLeaseSpendsTheAllowance(t *testing.T) {
 // taken is written down, and settled once the store is back.
 func TestLeaseIsSettledAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		now := func() int64 { return time.Now().UnixMicro() }
-		w.clocks = &sqlitestore.Clocks{Wall: now, Boot: func() (string, int64, error) { return "boot", now(), nil }}
+		w := newWorldInFakeTime(t)
 		b := w.host(t.TempDir())
 		l := w.lease(b, "safe")
 		ctx := t.Context()

@@ -65,7 +65,7 @@ func TestToldOfALock(t *testing.T) {
 // asked waits until the store is asked again, where it refuses everything.
 func (w *world) asked(b *budget.Budget) {
 	w.t.Helper()
-	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); {
+	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); {
 		if _, err := b.Status(context.Background()); err == nil {
 			return
 		}

@@ -137,7 +137,7 @@ func redisHost(t *testing.T, url, dir string, spec budget.Spec, o outage.Options
 }
 
 // patient are the options of hosts on a machine that is busy with other tests.
-var patient = outage.Options{Timeout: time.Minute}
+var patient = outage.Options{Timeout: 5 * time.Minute}
 
 // The next decision of a host that had decided before notices what a store lost, logs and
 // shows it, and records the missing units: all that is ever granted stays within the limit.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
@@ -20,41 +21,43 @@ import (
 
 func TestOpenSpendsTheAllowanceAndRecordsIt(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	dir := t.TempDir()
-	b := w.host(dir)
-	w.charged(b, "before", budget.SourceStore)
-	w.store.away.Store(true)
-	for i := range 20 {
-		r := w.charged(b, fmt.Sprint("out-", i), budget.SourceAllowance)
-		if want := int64(19 - i); r.Remaining != want || r.Limit != "day" {
-			t.Fatalf("%+v, want %d left of the allowance", r, want)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorldInFakeTime(t)
+		dir := t.TempDir()
+		b := w.host(dir)
+		w.charged(b, "before", budget.SourceStore)
+		w.store.away.Store(true)
+		for i := range 20 {
+			r := w.charged(b, fmt.Sprint("out-", i), budget.SourceAllowance)
+			if want := int64(19 - i); r.Remaining != want || r.Limit != "day" {
+				t.Fatalf("%+v, want %d left of the allowance", r, want)
+			}
 		}
-	}
-	if r := w.charged(b, "out-3", budget.SourceAllowance); !r.Replayed {
-		t.Fatalf("the same id again: %+v", r)
-	}
-	_, err := w.charge(b, "list", "one-too-many")
-	var refused *budget.RefusedError
-	if !errors.As(err, &refused) || !errors.Is(err, driver.ErrUnavailable) || refused.NotCharged || !strings.Contains(err.Error(), "allowance of limit day has 0 left") {
-		t.Fatalf("past the allowance: %v", err)
-	}
-	must.Is(t, check.Err(w.charge(b, "safe", "closed")), driver.ErrUnavailable, "a closed operation")
-	must.Equal(t, w.used(), 1, "used while the store was away")
-	w.store.away.Store(false)
-	w.back(b)
-	must.Equal(t, w.used(), 22, "used, want the first, the allowance's 20 and the last")
-	if left, _ := filepath.Glob(filepath.Join(dir, "journal", "*", "*")); len(left) > 0 {
-		t.Fatalf("still in the journal: %v", left)
-	}
-	// The next outage in the same window finds the allowance spent.
-	w.store.gone.Store(true)
-	if r, err := w.charge(b, "list", "second"); err == nil {
-		t.Fatalf("the allowance is handed out twice in a window: %+v", r)
-	}
-	if !strings.Contains(w.log.String(), "units=20 calls=20") {
-		t.Fatalf("the log says\n%s", w.log.String())
-	}
+		if r := w.charged(b, "out-3", budget.SourceAllowance); !r.Replayed {
+			t.Fatalf("the same id again: %+v", r)
+		}
+		_, err := w.charge(b, "list", "one-too-many")
+		var refused *budget.RefusedError
+		if !errors.As(err, &refused) || !errors.Is(err, driver.ErrUnavailable) || refused.NotCharged || !strings.Contains(err.Error(), "allowance of limit day has 0 left") {
+			t.Fatalf("past the allowance: %v", err)
+		}
+		must.Is(t, check.Err(w.charge(b, "safe", "closed")), driver.ErrUnavailable, "a closed operation")
+		must.Equal(t, w.used(), 1, "used while the store was away")
+		w.store.away.Store(false)
+		w.back(b)
+		must.Equal(t, w.used(), 22, "used, want the first, the allowance's 20 and the last")
+		if left, _ := filepath.Glob(filepath.Join(dir, "journal", "*", "*")); len(left) > 0 {
+			t.Fatalf("still in the journal: %v", left)
+		}
+		// The next outage in the same window finds the allowance spent.
+		w.store.gone.Store(true)
+		if r, err := w.charge(b, "list", "second"); err == nil {
+			t.Fatalf("the allowance is handed out twice in a window: %+v", r)
+		}
+		if !strings.Contains(w.log.String(), "units=20 calls=20") {
+			t.Fatalf("the log says\n%s", w.log.String())
+		}
+	})
 }
 
 // What headroom leaves each of the hosts is all that a host may spend, however
@@ -103,7 +106,7 @@ func TestRecordedFirst(t *testing.T) {
 		t.Fatalf("in the journal: %v", left)
 	}
 	w.store.halts.Store(false)
-	for end := time.Now().Add(2 * time.Minute); ; {
+	for end := time.Now().Add(5 * time.Minute); ; {
 		_, err := w.charge(b, "safe", "") // 949 and 2 are used of 950
 		if errors.Is(err, budget.ErrExhausted) {
 			break
@@ -127,7 +130,7 @@ func TestRecordedIsRemembered(t *testing.T) {
 		w.charged(b, "", budget.SourceAllowance)
 	}
 	w.store.gone.Store(false)
-	for end := time.Now().Add(2 * time.Minute); w.used() != 4; {
+	for end := time.Now().Add(5 * time.Minute); w.used() != 4; {
 		if _, err := b.Status(context.Background()); err != nil && time.Now().After(end) {
 			t.Fatal(err)
 		}
@@ -178,14 +181,16 @@ func TestFinishWithoutTheStore(t *testing.T) {
 // until after the lease.
 func TestFinishRightBeforeTheLeaseEnds(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	b := w.host(t.TempDir())
-	r := must.Get(b.Reserve(t.Context(), budget.Call{Operation: "search"}, timeout*9/10))(t)
-	w.store.away.Store(true)
-	must.Do(t, r.Release(t.Context()))
-	w.store.away.Store(false)
-	w.back(b)
-	must.Equal(t, w.used(), 1, "used, want none of the reservation's")
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorldInFakeTime(t)
+		b := w.host(t.TempDir())
+		r := must.Get(b.Reserve(t.Context(), budget.Call{Operation: "search"}, w.spec.Timeout*9/10))(t)
+		w.store.away.Store(true)
+		must.Do(t, r.Release(t.Context()))
+		w.store.away.Store(false)
+		w.back(b)
+		must.Equal(t, w.used(), 1, "used, want none of the reservation's")
+	})
 }
 
 // A record that the store will not take is set aside and told of; the others are

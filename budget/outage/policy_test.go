@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
@@ -93,47 +94,51 @@ func TestNothingToSpendIsClosed(t *testing.T) {
 // A limit that the store last said is exhausted stays so until it said.
 func TestExhaustedStaysExhausted(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.spec.Limits = append(w.spec.Limits, limit.Limit{Name: "burst", Limit: 2, Counts: limit.CountUnits, Window: limit.RollingWindow(5 * time.Second)})
-	b := w.host(t.TempDir())
-	w.charged(b, "a", budget.SourceStore)
-	w.charged(b, "b", budget.SourceStore)
-	_, err := w.charge(b, "list", "c")
-	var told *budget.RefusedError
-	if !errors.Is(err, budget.ErrExhausted) || !errors.As(err, &told) {
-		t.Fatal(err)
-	}
-	until := time.Now().Add(told.RetryAfter)
-	w.store.gone.Store(true)
-	var refused *budget.RefusedError
-	if _, err = w.charge(b, "list", "d"); !errors.Is(err, budget.ErrExhausted) || !errors.As(err, &refused) || refused.Limit != "burst" ||
-		refused.Source != budget.SourceAllowance || refused.RetryAfter > told.RetryAfter {
-		t.Fatalf("told %v, then without the store %v", told, err)
-	}
-	waited, err := b.Wait(t.Context(), budget.Call{Operation: "list", ID: "e"})
-	if err != nil || waited.Source != budget.SourceAllowance || time.Now().Before(until) {
-		t.Fatalf("waited until %s, told %s: %+v, %v", time.Now(), until, waited, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorldInFakeTime(t)
+		w.spec.Limits = append(w.spec.Limits, limit.Limit{Name: "burst", Limit: 2, Counts: limit.CountUnits, Window: limit.RollingWindow(5 * time.Second)})
+		b := w.host(t.TempDir())
+		w.charged(b, "a", budget.SourceStore)
+		w.charged(b, "b", budget.SourceStore)
+		_, err := w.charge(b, "list", "c")
+		var told *budget.RefusedError
+		if !errors.Is(err, budget.ErrExhausted) || !errors.As(err, &told) {
+			t.Fatal(err)
+		}
+		until := time.Now().Add(told.RetryAfter)
+		w.store.gone.Store(true)
+		var refused *budget.RefusedError
+		if _, err = w.charge(b, "list", "d"); !errors.Is(err, budget.ErrExhausted) || !errors.As(err, &refused) || refused.Limit != "burst" ||
+			refused.Source != budget.SourceAllowance || refused.RetryAfter > told.RetryAfter {
+			t.Fatalf("told %v, then without the store %v", told, err)
+		}
+		waited, err := b.Wait(t.Context(), budget.Call{Operation: "list", ID: "e"})
+		if err != nil || waited.Source != budget.SourceAllowance || time.Now().Before(until) {
+			t.Fatalf("waited until %s, told %s: %+v, %v", time.Now(), until, waited, err)
+		}
+	})
 }
 
 // A look at an open call tells what the call would get, by the allowance too, and
 // spends nothing of it.
 func TestALookIsDecidedAsTheCall(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	b := w.host(t.TempDir())
-	w.charged(b, "before", budget.SourceStore)
-	w.store.away.Store(true)
-	for range 30 {
-		must.Equal(t, must.Get(b.Would(context.Background(), budget.Call{Operation: "list"}, 0))(t).Source, budget.SourceAllowance)
-		must.Do(t, b.Room(context.Background(), budget.Needs{"list": 1}, budget.Call{}))
-	}
-	for i := range 20 {
-		w.charged(b, fmt.Sprint("out-", i), budget.SourceAllowance)
-	}
-	for operation, why := range map[string]string{"list": "has 0 left", "safe": "policy is closed"} {
-		if err := b.Room(context.Background(), budget.Needs{operation: 1}, budget.Call{}); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), why) {
-			t.Errorf("%s: %v, want one that says %q", operation, err, why)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorldInFakeTime(t)
+		b := w.host(t.TempDir())
+		w.charged(b, "before", budget.SourceStore)
+		w.store.away.Store(true)
+		for range 30 {
+			must.Equal(t, must.Get(b.Would(context.Background(), budget.Call{Operation: "list"}, 0))(t).Source, budget.SourceAllowance)
+			must.Do(t, b.Room(context.Background(), budget.Needs{"list": 1}, budget.Call{}))
 		}
-	}
+		for i := range 20 {
+			w.charged(b, fmt.Sprint("out-", i), budget.SourceAllowance)
+		}
+		for operation, why := range map[string]string{"list": "has 0 left", "safe": "policy is closed"} {
+			if err := b.Room(context.Background(), budget.Needs{operation: 1}, budget.Call{}); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), why) {
+				t.Errorf("%s: %v, want one that says %q", operation, err, why)
+			}
+		}
+	})
 }

@@ -63,7 +63,7 @@ type host struct {
 }
 
 func newHost(t *testing.T, o Options) *host {
-	o.Dir, o.Timeout, o.Interval = t.TempDir(), time.Second, time.Millisecond
+	o.Dir, o.Timeout, o.Interval = t.TempDir(), 5*time.Minute, time.Millisecond
 	return &host{t, newShared(), o}
 }
 
@@ -200,7 +200,7 @@ func TestWhatABurstLeftIsRemembered(t *testing.T) {
 	for i := range 90 {
 		must.Equal(t, must.Get(chargeOn(s, up, dayOf("day"), "list", fmt.Sprint(i), 1))(t).Result, driver.Granted)
 	}
-	for end := time.Now().Add(2 * time.Minute); ; {
+	for end := time.Now().Add(5 * time.Minute); ; {
 		s.memory.mu.Lock()
 		written := s.memory.load(up).Limits["day"].Used
 		s.memory.mu.Unlock()

@@ -80,14 +80,14 @@ func (f *flaky) Close() error { return nil } // the test's hosts share it
 type world struct {
 	t     *testing.T
 	store *flaky
-	spec  budget.Spec
+	spec  budget.Spec // with the store's timeout
 	log   syncBuffer
 	// clocks are the hosts'; nil: this machine's.
 	clocks *sqlitestore.Clocks
 }
 
 const (
-	timeout  = time.Second // of a store that may share a busy machine; where it is away it is waited for once
+	timeout  = 5 * time.Minute // of a store that may share a busy machine
 	interval = 40 * time.Millisecond
 )
 
@@ -102,11 +102,21 @@ func newWorld(t *testing.T) *world {
 	}}
 }
 
+// newWorldInFakeTime is one in a bubble, whose clocks are the bubble's. There a store that is away
+// may be waited for.
+func newWorldInFakeTime(t *testing.T) *world {
+	w := newWorld(t)
+	w.spec.Timeout = time.Second
+	now := func() int64 { return time.Now().UnixMicro() }
+	w.clocks = &sqlitestore.Clocks{Wall: now, Boot: func() (string, int64, error) { return "boot", now(), nil }}
+	return w
+}
+
 // host is a budget on a host with this directory.
 func (w *world) host(dir string) *budget.Budget {
 	w.t.Helper()
 	store := outage.New(w.store, outage.Options{
-		Dir: dir, Allowance: 20, Hosts: 2, Timeout: timeout, Interval: interval, Clocks: w.clocks, Log: slog.New(slog.NewTextHandler(&w.log, nil)),
+		Dir: dir, Allowance: 20, Hosts: 2, Timeout: w.spec.Timeout, Interval: interval, Clocks: w.clocks, Log: slog.New(slog.NewTextHandler(&w.log, nil)),
 	})
 	b := must.Get(budget.New(store, w.spec, budget.WithClosers(store)))(w.t)
 	w.t.Cleanup(func() { _ = b.Close() })
@@ -135,7 +145,7 @@ func (w *world) charged(b *budget.Budget, id, source string) budget.Receipt {
 // back charges until the store decides again.
 func (w *world) back(b *budget.Budget) {
 	w.t.Helper()
-	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); {
+	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); <-time.After(time.Millisecond) {
 		if r, err := w.charge(b, "safe", ""); err == nil && r.Source == budget.SourceStore {
 			return
 		}

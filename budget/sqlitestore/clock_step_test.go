@@ -29,7 +29,7 @@ func (m *machine) reopen() {
 // another is a further store on the file, as another process of the machine has it.
 func (m *machine) another() *sqlitestore.Store {
 	m.t.Helper()
-	s := must.Get(sqlitestore.OpenOnBoot(context.Background(), m.path, sqlitestore.Options{Timeout: time.Minute}, m.id,
+	s := must.Get(sqlitestore.OpenOnBoot(context.Background(), m.path, sqlitestore.Options{Timeout: patience}, m.id,
 		func() int64 { return m.since }, func() int64 { return m.wall }))(m.t)
 	m.t.Cleanup(func() { _ = s.Close() })
 	return s

@@ -4,7 +4,6 @@ import (
 	"context"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
@@ -38,7 +37,7 @@ func (m *machine) boot(id string) {
 	}
 	m.id, m.since = id, 0
 	m.pass(20 * second)
-	s := must.Get(sqlitestore.OpenOnBoot(context.Background(), m.path, sqlitestore.Options{Timeout: time.Minute}, id,
+	s := must.Get(sqlitestore.OpenOnBoot(context.Background(), m.path, sqlitestore.Options{Timeout: patience}, id,
 		func() int64 { return m.since }, func() int64 { return m.wall }))(m.t)
 	m.store = s
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
@@ -40,7 +39,7 @@ func TestConformanceWithSums(t *testing.T) {
 
 func openForSuite(prepare func(*sqlitestore.Store)) func(testing.TB, func() int64) storetest.Store {
 	return func(t testing.TB, clock func() int64) storetest.Store {
-		s := must.Get(sqlitestore.OpenWithClock(t.Context(), filepath.Join(t.TempDir(), "q.db"), sqlitestore.Options{Timeout: time.Minute}, clock))(t)
+		s := must.Get(sqlitestore.OpenWithClock(t.Context(), filepath.Join(t.TempDir(), "q.db"), sqlitestore.Options{Timeout: patience}, clock))(t)
 		prepare(s)
 		t.Cleanup(func() {
 			if _, err := sqlitestore.CheckSums(context.Background(), s); !errors.Is(err, driver.ErrClosed) {

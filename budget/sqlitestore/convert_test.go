@@ -44,7 +44,7 @@ func TestReplacedByNinth(t *testing.T) {
 	t.Parallel()
 	clock := noon + 7300*second
 	open := func(path string) *sqlitestore.Store {
-		return must.Get(sqlitestore.OpenWithClock(t.Context(), path, sqlitestore.Options{Timeout: time.Minute}, func() int64 { return clock }))(t)
+		return must.Get(sqlitestore.OpenWithClock(t.Context(), path, sqlitestore.Options{Timeout: patience}, func() int64 { return clock }))(t)
 	}
 	dir := t.TempDir()
 	path, backup := filepath.Join(dir, "q.db"), filepath.Join(dir, "backup.db")
@@ -88,7 +88,7 @@ func TestConvertsNinth(t *testing.T) {
 		return base32.StdEncoding.EncodeToString(sum[:])[:26]
 	}
 	clock := noon + 7300*second
-	store := must.Get(sqlitestore.OpenWithClock(t.Context(), path, sqlitestore.Options{Timeout: time.Minute}, func() int64 { return clock }))(t)
+	store := must.Get(sqlitestore.OpenWithClock(t.Context(), path, sqlitestore.Options{Timeout: patience}, func() int64 { return clock }))(t)
 	defer func() { must.Do(t, store.Close()) }()
 	check.Equal(t, query[int](t, path, "PRAGMA user_version"), 12, "version")
 	limits := []limit.Limit{rolling(limit.MaxUnits, day)}

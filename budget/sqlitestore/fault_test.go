@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -179,7 +178,7 @@ func TestFileIsReplaced(t *testing.T) {
 						err = errors.Join(err, os.Remove(other))
 					}
 					must.Do(t, err)
-					other, err := sqlitestore.OpenWithClock(t.Context(), b.path, sqlitestore.Options{Timeout: time.Minute}, func() int64 { return b.now }) // uses the file from now on
+					other, err := sqlitestore.OpenWithClock(t.Context(), b.path, sqlitestore.Options{Timeout: patience}, func() int64 { return b.now }) // uses the file from now on
 					must.Do(t, err)
 					defer func() { _ = other.Close() }()
 					must.Get(other.Look(t.Context(), driver.Look{Budget: name, Now: b.now, Limits: b.limits}))(t)
@@ -213,14 +212,8 @@ func TestFileIsReplacedDuringTheWait(t *testing.T) {
 		}
 		done <- err
 	}()
-	next := must.Get(os.Open(b.path + ".next"))(t)
-	look := time.NewTicker(time.Millisecond)
-	defer look.Stop()
-	for unix.Flock(int(next.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil { // until the call has it, and waits for the lock
-		_ = unix.Flock(int(next.Fd()), unix.LOCK_UN)
-		<-look.C
-	}
-	must.Do(t, errors.Join(next.Close(), os.Remove(b.path)))
+	waits(t, b.path)
+	must.Do(t, os.Remove(b.path))
 	release()
 	if err := <-done; err != nil {
 		t.Fatal(err)

@@ -18,14 +18,14 @@ import (
 
 func TestGuarantees(t *testing.T) {
 	var clock atomic.Int64
-	store := must.Get(sqlitestore.OpenWithClock(t.Context(), filepath.Join(t.TempDir(), "q.db"), sqlitestore.Options{Timeout: time.Minute}, clock.Load))(t)
+	store := must.Get(sqlitestore.OpenWithClock(t.Context(), filepath.Join(t.TempDir(), "q.db"), sqlitestore.Options{Timeout: patience}, clock.Load))(t)
 	storetest.Guarantees(t, store, &clock)
 	must.Do(t, store.Close())
 }
 
 func TestShareWalkBounded(t *testing.T) {
 	var clock atomic.Int64
-	store := must.Get(sqlitestore.OpenWithClock(t.Context(), filepath.Join(t.TempDir(), "q.db"), sqlitestore.Options{Timeout: time.Minute}, clock.Load))(t)
+	store := must.Get(sqlitestore.OpenWithClock(t.Context(), filepath.Join(t.TempDir(), "q.db"), sqlitestore.Options{Timeout: patience}, clock.Load))(t)
 	sqlitestore.SetSteps(store, 50, 50)
 	transactions := 0
 	sqlitestore.SetPaused(store, func() { transactions++ })
@@ -35,7 +35,7 @@ func TestShareWalkBounded(t *testing.T) {
 
 func TestShareWalkAmongCharges(t *testing.T) {
 	var clock atomic.Int64
-	store := must.Get(sqlitestore.OpenWithClock(t.Context(), filepath.Join(t.TempDir(), "q.db"), sqlitestore.Options{Timeout: time.Minute}, clock.Load))(t)
+	store := must.Get(sqlitestore.OpenWithClock(t.Context(), filepath.Join(t.TempDir(), "q.db"), sqlitestore.Options{Timeout: patience}, clock.Load))(t)
 	sqlitestore.SetSteps(store, 50, 50)
 	transactions := 0
 	var amid func()
@@ -50,14 +50,14 @@ func TestShareWalkAmongCharges(t *testing.T) {
 
 func TestWhyAddsUp(t *testing.T) {
 	var clock atomic.Int64
-	store := must.Get(sqlitestore.OpenWithClock(t.Context(), filepath.Join(t.TempDir(), "q.db"), sqlitestore.Options{Timeout: time.Minute}, clock.Load))(t)
+	store := must.Get(sqlitestore.OpenWithClock(t.Context(), filepath.Join(t.TempDir(), "q.db"), sqlitestore.Options{Timeout: patience}, clock.Load))(t)
 	storetest.WhyAddsUp(t, store, &clock)
 	must.Do(t, store.Close())
 }
 
 func TestWhyOfSkewedClocks(t *testing.T) {
 	var clock atomic.Int64
-	store := must.Get(sqlitestore.OpenWithClock(t.Context(), filepath.Join(t.TempDir(), "q.db"), sqlitestore.Options{Timeout: time.Minute}, clock.Load))(t)
+	store := must.Get(sqlitestore.OpenWithClock(t.Context(), filepath.Join(t.TempDir(), "q.db"), sqlitestore.Options{Timeout: patience}, clock.Load))(t)
 	storetest.WhyOfSkewedClocks(t, store, &clock)
 	must.Do(t, store.Close())
 }
@@ -70,7 +70,7 @@ func TestLookWithNewShares(t *testing.T) {
 	const entries = 3000
 	var clock atomic.Int64
 	clock.Store(1_800_000_000_000_000)
-	store := must.Get(sqlitestore.OpenWithClock(t.Context(), filepath.Join(t.TempDir(), "q.db"), sqlitestore.Options{Timeout: time.Minute}, clock.Load))(t)
+	store := must.Get(sqlitestore.OpenWithClock(t.Context(), filepath.Join(t.TempDir(), "q.db"), sqlitestore.Options{Timeout: patience}, clock.Load))(t)
 	limits := []limit.Limit{{Name: "day", Limit: 1_000_000, Counts: limit.CountUnits, Window: limit.RollingWindow(24 * time.Hour)}}
 	charge := func(name string, n int) {
 		t.Helper()

@@ -23,6 +23,10 @@ const (
 	name = "up/key1"
 )
 
+// patience is the timeout of calls that are to be answered, and how long something is waited for,
+// however busy the machine is.
+const patience = 5 * time.Minute
+
 // noon is an instant in the middle of an ordinary day, in µs.
 var noon = time.Date(2026, 6, 10, 12, 0, 0, 0, time.UTC).UnixMicro()
 
@@ -44,14 +48,14 @@ func newBench(t testing.TB, limits ...limit.Limit) *bench {
 
 func (b *bench) open() {
 	b.t.Helper()
-	s := must.Get(sqlitestore.OpenWithClock(context.Background(), b.path, sqlitestore.Options{Timeout: time.Minute}, func() int64 { return b.now }))(b.t)
+	s := must.Get(sqlitestore.OpenWithClock(context.Background(), b.path, sqlitestore.Options{Timeout: patience}, func() int64 { return b.now }))(b.t)
 	b.store = s
 }
 
 // tryToOpen is open of what may not open; the store is then the old one, which is
 // closed.
 func (b *bench) tryToOpen() error {
-	s, err := sqlitestore.OpenWithClock(context.Background(), b.path, sqlitestore.Options{Timeout: time.Minute}, func() int64 { return b.now })
+	s, err := sqlitestore.OpenWithClock(context.Background(), b.path, sqlitestore.Options{Timeout: patience}, func() int64 { return b.now })
 	if err == nil {
 		b.store = s
 	}
@@ -98,7 +102,7 @@ func (b *bench) used() int64 {
 // query asks the file beside the store.
 func query[T any](t testing.TB, path, text string) T {
 	t.Helper()
-	db := must.Get(sql.Open("sqlite", path+"?_pragma=busy_timeout(5000)"))(t)
+	db := must.Get(sql.Open("sqlite", path+"?_pragma=busy_timeout(300000)"))(t)
 	var got T
 	if err := errors.Join(db.QueryRow(text).Scan(&got), db.Close()); err != nil {
 		t.Fatalf("%s: %v", text, err)
@@ -109,7 +113,7 @@ func query[T any](t testing.TB, path, text string) T {
 // execute changes the file behind the store's back.
 func execute(t testing.TB, path, text string) {
 	t.Helper()
-	db := must.Get(sql.Open("sqlite", path+"?_pragma=busy_timeout(5000)"))(t)
+	db := must.Get(sql.Open("sqlite", path+"?_pragma=busy_timeout(300000)"))(t)
 	_, err := db.Exec(text)
 	if err := errors.Join(err, db.Close()); err != nil {
 		t.Fatalf("%s: %v", text, err)

@@ -19,7 +19,7 @@ func TestHistoryBytes(t *testing.T) {
 		var clock atomic.Int64
 		clock.Store(1_800_000_000_000_000)
 		path := filepath.Join(t.TempDir(), "q.db")
-		store := must.Get(sqlitestore.OpenWithClock(t.Context(), path, sqlitestore.Options{Timeout: time.Minute, History: kept}, clock.Load))(t)
+		store := must.Get(sqlitestore.OpenWithClock(t.Context(), path, sqlitestore.Options{Timeout: patience, History: kept}, clock.Load))(t)
 		storetest.FillMonth(t, store, &clock, 0)
 		must.Do(t, store.Close())
 		sizes[i] = must.Get(os.Stat(path))(t).Size()

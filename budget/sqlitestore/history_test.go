@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
@@ -131,7 +130,7 @@ func (c *counted) Row(row driver.Row) error {
 
 func TestHistoryBegins(t *testing.T) {
 	b := newBench(t)
-	without := must.Get(sqlitestore.OpenWithClock(t.Context(), b.path, sqlitestore.Options{Timeout: time.Minute, History: -1}, func() int64 { return b.now }))(t)
+	without := must.Get(sqlitestore.OpenWithClock(t.Context(), b.path, sqlitestore.Options{Timeout: patience, History: -1}, func() int64 { return b.now }))(t)
 	t.Cleanup(func() { _ = without.Close() })
 	storetest.HistoryBegins(t, without, b.store, b.now, func() storetest.Store {
 		must.Do(t, sqlitestore.WriteOut(b.store, name))

@@ -3,7 +3,6 @@ package sqlitestore_test
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
@@ -24,7 +23,7 @@ func holdOf(fence string, units, calls int64) driver.Item {
 // opens the file later. Once its lease has ended, the next decision leaves nothing of it.
 func TestHoldIsShared(t *testing.T) {
 	b := newBench(t, rolling(100, day))
-	other := must.Get(sqlitestore.OpenWithClock(t.Context(), b.path, sqlitestore.Options{Timeout: time.Minute}, func() int64 { return b.now }))(t)
+	other := must.Get(sqlitestore.OpenWithClock(t.Context(), b.path, sqlitestore.Options{Timeout: patience}, func() int64 { return b.now }))(t)
 	defer func() { must.Do(t, other.Close()) }()
 	held := func() string { return query[string](t, b.path, "SELECT holds FROM budget") }
 	draw := lease(item("a", 30), minute)

@@ -48,7 +48,7 @@ func chargeUntilKilled(orders string) error {
 		return err
 	}
 	ctx := context.Background()
-	store, err := sqlitestore.Open(ctx, o.Path, sqlitestore.Options{Timeout: time.Minute})
+	store, err := sqlitestore.Open(ctx, o.Path, sqlitestore.Options{Timeout: patience})
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func killOne(t *testing.T, o killOrders, answers int, pause time.Duration, told 
 		return err
 	}
 	lines := bufio.NewReader(out)
-	dead := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }) // it hangs
+	dead := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() }) // it hangs
 	defer dead.Stop()
 	for n := 0; ; n++ {
 		if n == answers {
@@ -207,7 +207,7 @@ func TestKilledTwoHundredTimes(t *testing.T) {
 // allThere wants each acknowledged charge to be a replay, and each settlement.
 func (a *acknowledgements) allThere(t *testing.T, path string) {
 	t.Helper()
-	store := must.Get(sqlitestore.Open(t.Context(), path, sqlitestore.Options{Timeout: time.Minute}))(t)
+	store := must.Get(sqlitestore.Open(t.Context(), path, sqlitestore.Options{Timeout: patience}))(t)
 	defer func() { _ = store.Close() }()
 	for from := 0; from < len(a.charged); from += driver.MaxBatch {
 		items := a.charged[from:min(len(a.charged), from+driver.MaxBatch)]

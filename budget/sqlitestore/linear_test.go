@@ -53,7 +53,7 @@ func answerForLinear(text string) error {
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		return err
 	}
-	opened, err := sqlitestore.Open(context.Background(), o.Path, sqlitestore.Options{Timeout: 30 * time.Second})
+	opened, err := sqlitestore.Open(context.Background(), o.Path, sqlitestore.Options{Timeout: patience})
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func answerForLinear(text string) error {
 		} else if err != nil {
 			return err
 		}
-		answer, err := linear.Ask(store, linearLimits, ask.Op, 30*time.Second)
+		answer, err := linear.Ask(store, linearLimits, ask.Op, patience)
 		if err != nil {
 			return err
 		}

@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
@@ -40,7 +39,7 @@ func lossyData(t *testing.T) storetest.Lossy {
 	return storetest.Lossy{
 		Alone: true, // nothing may touch the file while a process uses it
 		Open: func(clock func() int64) driver.Store {
-			s := must.Get(sqlitestore.OpenWithClock(t.Context(), path, sqlitestore.Options{Timeout: time.Minute}, clock))(t)
+			s := must.Get(sqlitestore.OpenWithClock(t.Context(), path, sqlitestore.Options{Timeout: patience}, clock))(t)
 			return s
 		},
 		Lose: map[string]func(){"removed": remove},

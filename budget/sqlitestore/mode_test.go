@@ -34,7 +34,7 @@ func modes(t *testing.T, dir string) map[string]fs.FileMode {
 // of its files are there when visit is called.
 func spend(t *testing.T, path string, visit func()) {
 	t.Helper()
-	s := must.Get(sqlitestore.Open(context.Background(), path, sqlitestore.Options{Timeout: time.Minute}))(t)
+	s := must.Get(sqlitestore.Open(context.Background(), path, sqlitestore.Options{Timeout: patience}))(t)
 	limits := []limit.Limit{rolling(10, hour)}
 	_, decided := s.Decide(context.Background(), driver.Batch{
 		Budget: name, Now: time.Now().UnixMicro(), Limits: limits, Items: []driver.Item{item("one", 1)},

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 	"github.com/quotactl/quotactl/internal/storetest"
@@ -16,7 +15,7 @@ import (
 var shared = storetest.Shared{
 	Address: func(t testing.TB) string { return filepath.Join(t.TempDir(), "q.db") },
 	Open: func(ctx context.Context, address string) (storetest.Store, error) {
-		return sqlitestore.Open(ctx, address, sqlitestore.Options{Timeout: 30 * time.Second})
+		return sqlitestore.Open(ctx, address, sqlitestore.Options{Timeout: patience})
 	},
 }
 

@@ -33,7 +33,7 @@ func waitInQueue(orders string) error {
 	if err := json.Unmarshal([]byte(orders), &o); err != nil {
 		return err
 	}
-	store, err := sqlitestore.Open(context.Background(), o.Path, sqlitestore.Options{Timeout: time.Minute})
+	store, err := sqlitestore.Open(context.Background(), o.Path, sqlitestore.Options{Timeout: patience})
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (q *inQueue) says(want string) {
 	select {
 	case got := <-said:
 		must.Equal(q.t, got, want, "the process says")
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		q.t.Fatalf("the process says nothing, want %q", want)
 	}
 }
@@ -110,10 +110,10 @@ func (q *inQueue) stop() {
 	}
 }
 
-// waits returns once the process waits for the lock.
-func (q *inQueue) waits(path string) {
-	q.t.Helper()
-	next := must.Get(os.Open(path + ".next"))(q.t)
+// waits returns once a process waits for a file's lock.
+func waits(t *testing.T, path string) {
+	t.Helper()
+	next := must.Get(os.Open(path + ".next"))(t)
 	defer func() { _ = next.Close() }()
 	look := time.NewTicker(time.Millisecond)
 	defer look.Stop()
@@ -131,7 +131,7 @@ func TestStoppedWaiter(t *testing.T) {
 	b.granted(item("a", 1))
 	release := hold(t, b.path+".lock")
 	stopped := startInQueue(t, b.path)
-	stopped.waits(b.path)
+	waits(t, b.path)
 	stopped.stop()
 	done := make(chan error, 1)
 	sqlitestore.EndSlice(b.store)
@@ -140,7 +140,7 @@ func TestStoppedWaiter(t *testing.T) {
 		done <- err
 	}()
 	release()
-	if err := <-done; err != nil { // after a minute
+	if err := <-done; err != nil { // after its timeout
 		t.Fatalf("beside a stopped process that waits: %v", err)
 	}
 	b.granted(item("c", 1))
@@ -177,7 +177,7 @@ func TestHolderIsNamed(t *testing.T) {
 		refused("the stopped ") // also where it could not sign before
 		holder.signal(syscall.SIGCONT)
 	}
-	sqlitestore.SetTimeout(b.store, time.Minute)
+	sqlitestore.SetTimeout(b.store, patience)
 	sqlitestore.EndSlice(b.store)
 	bounded := must.Get(budget.New(b.store, budget.Spec{
 		Name: name, Timeout: 50 * time.Millisecond, Costs: map[string]budget.Cost{"op": {Units: 1}}, Limits: b.limits,
@@ -195,7 +195,7 @@ func TestHolderIsNamed(t *testing.T) {
 	} {
 		// This process may have the lock for a moment, for it had waited for it, and sign
 		// the file once more. So the file is written for each look.
-		tick, limit := time.NewTicker(time.Millisecond), time.After(time.Minute)
+		tick, limit := time.NewTicker(time.Millisecond), time.After(patience)
 		for got := "none"; got != want; {
 			select {
 			case <-tick.C:
@@ -225,7 +225,7 @@ func TestAbandonedPlace(t *testing.T) {
 	q := startInQueue(t, b.path)
 	q.says("taken")
 	must.Do(t, q.end())
-	sqlitestore.SetTimeout(b.store, time.Minute)
+	sqlitestore.SetTimeout(b.store, patience)
 	b.granted(item("b", 1))
 }
 

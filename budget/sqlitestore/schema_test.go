@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
@@ -227,7 +226,7 @@ func TestOpenTogether(t *testing.T) {
 		all.Go(func() {
 			n := 0
 			defer func() { granted <- n }()
-			s, err := sqlitestore.OpenWithClock(context.Background(), path, sqlitestore.Options{Timeout: time.Minute}, func() int64 { return noon })
+			s, err := sqlitestore.OpenWithClock(context.Background(), path, sqlitestore.Options{Timeout: patience}, func() int64 { return noon })
 			if err != nil {
 				t.Errorf("open: %v", err)
 				return

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
@@ -22,7 +21,7 @@ func TestBytesPerCharge(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "q.db")
 	clock := noon
 	open := func() *sqlitestore.Store {
-		return must.Get(sqlitestore.OpenWithClock(t.Context(), path, sqlitestore.Options{Timeout: time.Minute}, func() int64 { return clock }))(t)
+		return must.Get(sqlitestore.OpenWithClock(t.Context(), path, sqlitestore.Options{Timeout: patience}, func() int64 { return clock }))(t)
 	}
 	limits := []limit.Limit{rolling(limit.MaxUnits, day)}
 	charged := 0

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
@@ -161,6 +160,23 @@ func TestFoundInstantIsNotKept(t *testing.T) {
 	}
 }
 
+// ending is a context whose deadline comes when the test says so.
+type ending struct {
+	context.Context
+	end chan struct{}
+}
+
+func (e ending) Done() <-chan struct{} { return e.end }
+
+func (e ending) Err() error {
+	select {
+	case <-e.end:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
 // When the time does not suffice, the decisions so far stand, and the answer says that the
 // rest is undecided.
 func TestInterrupted(t *testing.T) {
@@ -170,19 +186,21 @@ func TestInterrupted(t *testing.T) {
 		b.granted(item(fmt.Sprint("e", i), 1))
 	}
 	b.limits[0].Limit = 31
-	sqlitestore.SetTimeout(b.store, 2*time.Second)
 	sqlitestore.SetSteps(b.store, 1, 1)
-	sqlitestore.SetPaused(b.store, func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		<-ctx.Done()
+	ctx := ending{t.Context(), make(chan struct{})}
+	pauses := 0
+	sqlitestore.SetPausedIn(b.store, func(bounded context.Context) {
+		if pauses++; pauses == 2 {
+			close(ctx.end)
+			<-bounded.Done()
+		}
 	})
-	got := b.decide(item("fits", 1), item("far", 31), item("after", 0))
+	items := []driver.Item{item("fits", 1), item("far", 31), item("after", 0)}
+	got := must.Get(b.store.Decide(ctx, driver.Batch{Budget: name, Now: b.now, Limits: b.limits, Items: items}))(t).Items
 	if got[0].Result != driver.Granted || got[1].Result != driver.Interrupted || got[2].Result != driver.Interrupted {
 		t.Fatalf("%+v, want the first granted and the others interrupted", got)
 	}
 	sqlitestore.SetPaused(b.store, nil)
-	sqlitestore.SetTimeout(b.store, time.Minute)
 	must.Equal(t, b.used(), 31, "used")
 	if d := b.decide(item("after", 0))[0]; d.Result != driver.Granted || d.Replayed {
 		t.Fatalf("%+v, want a new charge", d)

@@ -9,37 +9,40 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/quotactl/quotactl/internal/must"
 )
 
 func TestHealth(t *testing.T) {
-	w := watch(t, nil)
-	for _, path := range []string{"/healthz", "/readyz"} {
-		if code, text := w.get(path); code != http.StatusOK || text != "ok\n" {
-			t.Errorf("%s: %d %q", path, code, text)
+	synctest.Test(t, func(t *testing.T) {
+		w := watch(t, nil)
+		for _, path := range []string{"/healthz", "/readyz"} {
+			if code, text := w.get(path); code != http.StatusOK || text != "ok\n" {
+				t.Errorf("%s: %d %q", path, code, text)
+			}
 		}
-	}
-	w.m.pulse.beaten = time.Now().Add(-PulseLives - time.Minute)
-	if code, text := w.get("/healthz"); code != http.StatusServiceUnavailable || !problemSays(text, "not_live", "the scheduler has not checked its clock for 1m30s") {
-		t.Errorf("healthz of a scheduler that stands still: %d %q", code, text)
-	}
-	w.m.Looked()
-	if code, _ := w.get("/healthz"); code != http.StatusOK {
-		t.Errorf("healthz once it goes on: %d", code)
-	}
-	close(w.drain)
-	if code, text := w.get("/readyz"); code != http.StatusServiceUnavailable || !problemSays(text, "not_ready", "draining: the daemon is stopping") {
-		t.Errorf("readyz while draining: %d %q", code, text)
-	}
-	w.m.pulse.beaten = time.Now().Add(-time.Hour)
-	if code, text := w.get("/healthz"); code != http.StatusOK {
-		t.Errorf("healthz while draining: %d %q", code, text)
-	}
-	if code, _ := w.get("/elsewhere"); code != http.StatusNotFound {
-		t.Errorf("an unknown path: %d", code)
-	}
+		w.m.pulse.beaten = time.Now().Add(-PulseLives - time.Minute)
+		if code, text := w.get("/healthz"); code != http.StatusServiceUnavailable || !problemSays(text, "not_live", "the scheduler has not checked its clock for 1m30s") {
+			t.Errorf("healthz of a scheduler that stands still: %d %q", code, text)
+		}
+		w.m.Looked()
+		if code, _ := w.get("/healthz"); code != http.StatusOK {
+			t.Errorf("healthz once it goes on: %d", code)
+		}
+		close(w.drain)
+		if code, text := w.get("/readyz"); code != http.StatusServiceUnavailable || !problemSays(text, "not_ready", "draining: the daemon is stopping") {
+			t.Errorf("readyz while draining: %d %q", code, text)
+		}
+		w.m.pulse.beaten = time.Now().Add(-time.Hour)
+		if code, text := w.get("/healthz"); code != http.StatusOK {
+			t.Errorf("healthz while draining: %d %q", code, text)
+		}
+		if code, _ := w.get("/elsewhere"); code != http.StatusNotFound {
+			t.Errorf("an unknown path: %d", code)
+		}
+	})
 }
 
 func TestListenAddress(t *testing.T) {

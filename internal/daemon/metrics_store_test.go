@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
@@ -34,15 +35,17 @@ func (away) Look(ctx context.Context, _ driver.Look) (driver.View, error) {
 // A store that hangs does not hang a scrape, and the metrics show it.
 func TestMetricsOfStoreAway(t *testing.T) {
 	t.Parallel()
-	w := watch(t, away{memstore.New(func() int64 { return 0 })})
-	if code, text := w.get("/readyz"); code != http.StatusServiceUnavailable || !problemSays(text, "not_ready", "the store is not usable: unavailable") {
-		t.Errorf("readyz: %d %q", code, text)
-	}
-	must.Is(t, w.charge("get", 1), budget.ErrUnavailable)
-	w.has("quotactl_breaker_open 1", `quotactl_decisions_total{budget="shop/main",operation="get",result="unavailable",source="none"} 1`)
-	if code, _ := w.get("/healthz"); code != http.StatusOK {
-		t.Errorf("healthz: %d: a store out of reach is no reason to start the process anew", code)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := watch(t, away{memstore.New(func() int64 { return 0 })})
+		if code, text := w.get("/readyz"); code != http.StatusServiceUnavailable || !problemSays(text, "not_ready", "the store is not usable: unavailable") {
+			t.Errorf("readyz: %d %q", code, text)
+		}
+		must.Is(t, w.charge("get", 1), budget.ErrUnavailable)
+		w.has("quotactl_breaker_open 1", `quotactl_decisions_total{budget="shop/main",operation="get",result="unavailable",source="none"} 1`)
+		if code, _ := w.get("/healthz"); code != http.StatusOK {
+			t.Errorf("healthz: %d: a store out of reach is no reason to start the process anew", code)
+		}
+	})
 }
 
 // broken is a store that does not answer while it is broken.
@@ -94,7 +97,7 @@ type host struct {
 // reach although calls are still granted.
 func TestMetricsOfAllowance(t *testing.T) {
 	store := &broken{Backend: memstore.New(func() int64 { return time.Now().UnixMicro() })}
-	hosted := host{outage.New(store, outage.Options{Dir: t.TempDir(), Allowance: 10, Timeout: time.Second, Interval: time.Hour}), store}
+	hosted := host{outage.New(store, outage.Options{Dir: t.TempDir(), Allowance: 10, Timeout: time.Minute, Interval: time.Hour}), store}
 	defer func() { check.NoError(t, hosted.Close()) }()
 	w := watch(t, hosted)
 	charge := func(policy budget.Policy, want error) {

@@ -20,7 +20,7 @@ import (
 )
 
 // watchTimeout is the watched store's.
-const watchTimeout = 500 * time.Millisecond
+const watchTimeout = time.Minute
 
 // watched is a budget on a metered store with its listener.
 type watched struct {

@@ -131,7 +131,7 @@ func TestImportFillsBuckets(t *testing.T) {
 	for _, calls := range []int{1, driver.MaxImport - 1, driver.MaxImport, driver.MaxImport + 1, 2 * driver.MaxImport} {
 		from := memstore.New(nil)
 		fill(t, from, calls)
-		to := must.Get(sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), sqlitestore.Options{}))(t)
+		to := must.Get(sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), sqlitestore.Options{Timeout: time.Minute}))(t)
 		look := driver.Look{Budget: budget, Now: time.Now().UnixMicro(), Limits: bucket}
 		must.Get(to.Decide(t.Context(), driver.Batch{Budget: budget, Now: look.Now, Limits: bucket, Items: []driver.Item{{ID: "own", Operation: "op"}}}))(t)
 		must.Get(ledgerfile.Import(t.Context(), to, bytes.NewReader(export(t, from)), bucket, time.Now))(t)

@@ -86,7 +86,7 @@ func TestSpentBesideABucket(t *testing.T) {
 			price, counts = 0, "calls"
 		}
 		synctest.Test(t, func(t *testing.T) {
-			store := must.Get(sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "quotactl.db"), sqlitestore.Options{}))(t)
+			store := must.Get(sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "quotactl.db"), sqlitestore.Options{Timeout: time.Minute}))(t)
 			defer func() { must.Do(t, store.Close()) }()
 			b, list := configured(t, store, fmt.Sprintf("[upstream.up.costs]\nop = %d\nrare = 1\n[upstream.up.limit.l]\ncounts = %q\n", price, counts)+`limit = 10
 refill = "1/30s"

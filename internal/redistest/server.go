@@ -87,7 +87,7 @@ func (s *Server) Start() bool {
 	defer func() { _ = client.Close() }()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	limit := time.After(2 * time.Minute)
+	limit := time.After(patience)
 	for {
 		select {
 		case <-ended:
@@ -128,7 +128,10 @@ func (s *Server) Client() *redis.Client {
 }
 
 func (s *Server) newClient() *redis.Client {
-	return redis.NewClient(&redis.Options{Addr: s.Addr, Protocol: 2, DisableIdentity: true, MaxRetries: -1})
+	return redis.NewClient(&redis.Options{
+		Addr: s.Addr, Protocol: 2, DisableIdentity: true, MaxRetries: -1,
+		DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience,
+	})
 }
 
 // Signal sends the process a signal, such as SIGSTOP or SIGCONT.
@@ -143,12 +146,15 @@ func (s *Server) SetArgs(args ...string) { s.args = args }
 // Dir is the folder of the server's files.
 func (s *Server) Dir() string { return s.dir }
 
-// Await polls until so reports true, for at most two minutes.
+// patience is how long a server, or anything else, is waited for before a test fails.
+const patience = 5 * time.Minute
+
+// Await polls until so reports true, for at most five minutes.
 func Await(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	limit := time.After(2 * time.Minute)
+	limit := time.After(patience)
 	for !so() {
 		select {
 		case <-tick.C:

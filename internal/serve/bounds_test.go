@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
+	"github.com/quotactl/quotactl/internal/pipetest"
 	"github.com/quotactl/quotactl/internal/serve"
 )
 
@@ -123,39 +123,51 @@ func TestBudgetsKept(t *testing.T) {
 	})
 }
 
+// serveInFakeTime serves in a bubble, until the test ends.
+func serveInFakeTime(t *testing.T, server *http.Server) pipetest.Dial {
+	t.Helper()
+	l := pipetest.Listen()
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(l) })
+	t.Cleanup(func() {
+		check.NoError(t, server.Close())
+		serving.Wait()
+	})
+	return l.Dial
+}
+
 // A wait outlives the timeouts of the listener, and so does a decision that takes the whole
 // timeout of the store.
 func TestPatience(t *testing.T) {
-	w := newWorld(t, serve.Options{})
-	w.spec.Limits = []limit.Limit{{Name: "l", Limit: 1, Counts: limit.CountUnits, Window: limit.RollingWindow(700 * time.Millisecond)}}
-	server := httptest.NewUnstartedServer(w)
-	server.Config.ReadTimeout, server.Config.WriteTimeout = 150*time.Millisecond, 150*time.Millisecond
-	server.Start()
-	defer server.Close()
-	for _, want := range []int{200, 200} { // the second waits for the first one's units
-		response, err := http.Post(server.URL+"/v1/charge", "application/json", strings.NewReader(`{"budget":"shop/w","operation":"get","wait_seconds":20}`))
-		must.Do(t, err)
-		body, err := io.ReadAll(response.Body)
-		_ = response.Body.Close()
-		must.Do(t, err)
-		check.Equal(t, response.StatusCode, want, string(body))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, serve.Options{})
+		w.spec.Limits = []limit.Limit{{Name: "l", Limit: 1, Counts: limit.CountUnits, Window: limit.RollingWindow(700 * time.Millisecond)}}
+		transport := &http.Transport{DialContext: serveInFakeTime(t, &http.Server{Handler: w, ReadTimeout: 150 * time.Millisecond, WriteTimeout: 150 * time.Millisecond})}
+		defer transport.CloseIdleConnections()
+		client := &http.Client{Transport: transport}
+		for _, want := range []int{200, 200} { // the second waits for the first one's units
+			response, err := client.Post("http://127.0.0.1/v1/charge", "application/json", strings.NewReader(`{"budget":"shop/w","operation":"get","wait_seconds":20}`))
+			must.Do(t, err)
+			body, err := io.ReadAll(response.Body)
+			_ = response.Body.Close()
+			must.Do(t, err)
+			check.Equal(t, response.StatusCode, want, string(body))
+		}
+	})
 }
 
 // The server stops waiting for a body when the listener's deadline passes.
 func TestSlowBody(t *testing.T) {
-	server := httptest.NewUnstartedServer(newWorld(t, serve.Options{}))
-	server.Config.ReadTimeout = 50 * time.Millisecond
-	server.Start()
-	defer server.Close()
-	var dialer net.Dialer
-	conn := must.Get(dialer.DialContext(t.Context(), "tcp", server.Listener.Addr().String()))(t)
-	defer func() { _ = conn.Close() }()
-	must.Get(io.WriteString(conn, "POST /v1/charge HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"))(t)
-	got, err := io.ReadAll(conn)
-	if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 408 ") || !strings.Contains(string(got), `"reason":"body_time"`) {
-		t.Errorf("%s %v", got, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		dial := serveInFakeTime(t, &http.Server{Handler: newWorld(t, serve.Options{}), ReadTimeout: 50 * time.Millisecond})
+		conn := must.Get(dial(t.Context(), "", ""))(t)
+		defer func() { _ = conn.Close() }()
+		must.Get(io.WriteString(conn, "POST /v1/charge HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"))(t)
+		got, err := io.ReadAll(conn)
+		if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 408 ") || !strings.Contains(string(got), `"reason":"body_time"`) {
+			t.Errorf("%s %v", got, err)
+		}
+	})
 }
 
 // The answers to many clients at once add up to what is charged; equal ids count once.

@@ -75,7 +75,7 @@ func newWorld(t *testing.T, o serve.Options) *world {
 				Shares: []limit.Share{{Name: "nightly", Jobs: []string{"nightly"}, Guarantee: 10, Lapse: time.Hour.Microseconds()}},
 			},
 		},
-		Timeout: 2 * time.Second,
+		Timeout: time.Minute,
 	}
 	o.Budgets = []*budget.Budget{w.open("shop/main")}
 	o.Open = w.openNamed

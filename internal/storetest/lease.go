@@ -16,8 +16,8 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// leaseSpan is that of the children's leases: longer than a test.
-const leaseSpan = 2 * time.Minute
+// leaseSpan is that of the children's leases: longer than a test, on any machine.
+const leaseSpan = time.Hour
 
 // takes has a child take single units from a lease, with several goroutines, until it is
 // refused. It prints each take with an instant just before it.

@@ -138,7 +138,7 @@ func (w *lossWalk) process(h *lossHost) driver.Store {
 func (w *lossWalk) open(h *lossHost) driver.Store {
 	clock := w.clock.Load
 	return outage.New(w.data.Open(clock), outage.Options{
-		Dir: h.dir, Allowance: lossAllowance, Hosts: int64(len(w.hosts)), Timeout: time.Minute, Log: slog.New(slog.DiscardHandler),
+		Dir: h.dir, Allowance: lossAllowance, Hosts: int64(len(w.hosts)), Timeout: patience, Log: slog.New(slog.DiscardHandler),
 		Clocks: &sqlitestore.Clocks{Wall: clock, Boot: func() (string, int64, error) { return "boot", clock() - noon + 1, nil }},
 	})
 }

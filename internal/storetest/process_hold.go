@@ -30,7 +30,7 @@ const (
 func holdSpec() budget.Spec {
 	return budget.Spec{
 		Name: sharedBudget, Limits: []limit.Limit{rolling("short", heldAtOnce*heldUnits, 300*time.Millisecond), rolling("all", 1_000_000, time.Hour)},
-		Costs: map[string]budget.Cost{"op": {Units: 1}}, Timeout: time.Minute,
+		Costs: map[string]budget.Cost{"op": {Units: 1}}, Timeout: patience,
 	}
 }
 
@@ -142,6 +142,7 @@ func testHoldsKilled(t *testing.T, shared Shared) {
 		}
 		_ = c.cmd.Wait() // killed, as wanted
 		must.Equal(t, c.stderr.String(), "", "what a process said")
+		w.look() // is answered when the store has carried out all that the process had sent
 		w.killed[fmt.Sprint("h", n)] = w.look().Now
 	}
 	for len(w.look().Holds) > 0 {
@@ -165,10 +166,6 @@ type holdWatch struct {
 	entries      map[string]int64
 }
 
-// onItsWay is how long after a process's death a busy server may still carry out what the
-// process had sent.
-const onItsWay = 5 * time.Second
-
 // look fails if anything is counted twice, or held that must have ended.
 func (w *holdWatch) look() driver.View {
 	w.t.Helper()
@@ -191,7 +188,7 @@ func (w *holdWatch) look() driver.View {
 		}
 	}
 	for _, h := range view.Holds {
-		if dead, is := w.killed[h.Job]; is && h.Until > dead+(heldLease+onItsWay).Microseconds() {
+		if dead, is := w.killed[h.Job]; is && h.Until > dead+heldLease.Microseconds() {
 			w.t.Fatalf("%s was dead at %d, and holds until %d", h.Job, dead, h.Until)
 		}
 		if left := h.Left[0]; left.Units < 0 || left.Units > heldUnits || left.Calls < 0 || left.Calls > heldUnits {

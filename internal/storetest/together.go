@@ -20,7 +20,7 @@ func testGoroutines(t *testing.T, w *world) {
 	const goroutines, most = 1000, 300
 	b := must.Get(budget.New(w.store, budget.Spec{
 		Name: w.budget, Limits: []limit.Limit{rolling("w", most, time.Hour)},
-		Costs: map[string]budget.Cost{"op": {Units: 1}}, Timeout: time.Minute,
+		Costs: map[string]budget.Cost{"op": {Units: 1}}, Timeout: patience,
 	}, budget.WithNow(func() time.Time { return time.UnixMicro(noon) })))(t)
 	var granted, refused atomic.Int64
 	var all sync.WaitGroup
