@@ -164,7 +164,7 @@ func TestWhatIsGivenUp(t *testing.T) {
 				} else {
 					want(t, b, 0, 0, 0)
 				}
-				check.Equal(t, o.check(t), spent(t, b).units, "the observer was told of … units")
+				check.Equal(t, o.check(t), spent(t, b).units, "units that the observer saw")
 				check.Equal(t, served.Load(), c.left, "the server was reached")
 			})
 		})
