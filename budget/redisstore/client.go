@@ -16,8 +16,6 @@ const (
 	noRetries = -1
 	// The store learns of a refused connection at once, and retries itself.
 	oneDial = 1
-	// Connecting may take longer than a decision, because of TLS or a name lookup.
-	dialTimeout = time.Second
 	// Charges of one budget go together, so a few connections carry many calls.
 	poolSize = 20
 	// Most middleboxes keep an idle connection at least this long.
@@ -36,6 +34,10 @@ const (
 	// Pipelines use the ordinary connections.
 	noPipelines = -1
 )
+
+// dialTimeout bounds connecting, which may take longer than a decision, because of TLS or a name
+// lookup. Tests give it more.
+var dialTimeout = time.Second
 
 // client sends commands to the servers of a URL.
 type client interface {

@@ -38,13 +38,17 @@ func (n *nodes) url() string {
 	return "redis+cluster://" + strings.Join(addresses, ",")
 }
 
+// nodeTimeout is how long a node may be silent before the others take it for dead, in ms: longer
+// than a machine stands still, since the tests say who takes whose place.
+const nodeTimeout = "120000"
+
 // startCluster starts a cluster of so many masters, and waits until all of them
 // know it whole. Where proxies stand before them, those are what it announces.
 func startCluster(t testing.TB, size int, before []*proxy) *nodes {
 	t.Helper()
 	n := &nodes{before: before}
 	for i := range size {
-		s := redistest.Start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "5000")
+		s := redistest.Start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", nodeTimeout)
 		admin := s.Client()
 		n.servers, n.admins = append(n.servers, s), append(n.admins, admin)
 		do := func(args ...any) {
@@ -149,7 +153,7 @@ func (n *nodes) move(t testing.TB, slot, from, to int, between func()) {
 // that one holds.
 func (n *nodes) addReplica(t testing.TB, of int) *redistest.Server {
 	t.Helper()
-	replica := redistest.Start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "5000", "--repl-diskless-sync-delay", "0")
+	replica := redistest.Start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", nodeTimeout, "--repl-diskless-sync-delay", "0")
 	admin := replica.Client()
 	host, port, _ := net.SplitHostPort(n.servers[of].Addr)
 	must.Do(t, admin.Do(t.Context(), "CLUSTER", "MEET", host, port).Err())

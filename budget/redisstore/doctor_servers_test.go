@@ -148,6 +148,7 @@ func TestDiagnoseCluster(t *testing.T) {
 	}
 	configure(t, n.servers[0], "min-replicas-to-write", "1", "min-replicas-max-lag", "9")
 	n.addReplica(t, 0)
+	configure(t, n.servers[0], "cluster-node-timeout", "5000")
 	expectFindings(t, "a lag longer than the nodes' patience", store.Diagnose(t.Context()), // of 5 s
 		wants{"replicas", driver.Warning, n.servers[0].Addr + " has 1 replica", "min-replicas-max-lag 4"})
 	least := openStore(t, strings.Replace(n.url(), "://", "://least:secret@", 1), redisstore.Options{})

@@ -1,11 +1,16 @@
 package redisstore
 
 import (
+	"time"
+
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
+
+// A busy machine may take more than a second to accept a connection.
+func init() { dialTimeout = 30 * time.Second }
 
 // testSnippet reads the clock from the last argument, and moves expiries to
 // where they would stand if the server's own clock showed it.

@@ -43,9 +43,61 @@ func decide(ctx context.Context, s *redisstore.Store, items ...driver.Item) ([]d
 // charge charges one unit that must be granted.
 func charge(t testing.TB, s *redisstore.Store, id string) driver.Decision {
 	t.Helper()
-	got := must.Get(decide(context.Background(), s, driver.Item{ID: id, Operation: "op", Units: 1}))(t)
-	must.Equal(t, got[0].Result, driver.Granted, "charge", id)
-	return got[0]
+	d := must.Get(chargeInTime(t, s, id))(t)
+	return d
+}
+
+// chargeInTime charges one unit that must be granted, unless the time of the call runs out.
+func chargeInTime(t testing.TB, s *redisstore.Store, id string) (driver.Decision, error) {
+	t.Helper()
+	d, err := decideInTime(s, driver.Item{ID: id, Operation: "op", Units: 1})
+	if err == nil {
+		must.Equal(t, d.Result, driver.Granted, "charge", id)
+	}
+	return d, err
+}
+
+// decideInTime decides an item; an error is ErrUnavailable if the time of the call runs out.
+func decideInTime(s *redisstore.Store, item driver.Item) (driver.Decision, error) {
+	got, err := decide(context.Background(), s, item)
+	if err != nil {
+		return driver.Decision{}, err
+	}
+	switch d := got[0]; d.Result {
+	case driver.Late, driver.Interrupted, driver.OutcomeUnknown:
+		return d, fmt.Errorf("decide %s: %w: %+v", item.ID, driver.ErrUnavailable, d)
+	default:
+		return d, nil
+	}
+}
+
+// chargeAtLast charges one unit, once, however often the time of the call runs out. The store
+// knows the server's clock then.
+func chargeAtLast(t testing.TB, s *redisstore.Store, id string) {
+	t.Helper()
+	redistest.Await(t, "the charge "+id, func() bool {
+		_, err := chargeInTime(t, s, id)
+		if err != nil {
+			must.Is(t, err, driver.ErrUnavailable)
+		}
+		return err == nil
+	})
+}
+
+// inTime makes calls to which a test gives a time of their own. On a machine that stands still
+// meanwhile it runs out: then they are made again, with twice the time.
+func inTime(t *testing.T, first time.Duration, try func(span time.Duration) error) {
+	t.Helper()
+	for span := first; ; span *= 2 {
+		err := try(span)
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, driver.ErrUnavailable) || span > 16*first {
+			t.Fatalf("with %s for a call: %v", span, err)
+		}
+		t.Logf("with %s for a call: %v", span, err)
+	}
 }
 
 func used(t testing.TB, s *redisstore.Store) int64 {
@@ -100,7 +152,7 @@ func TestServerOutOfReach(t *testing.T) {
 // wants nothing of them in the ledger.
 func stoppedServer(t *testing.T, server *redistest.Server, store *redisstore.Store, try func(id string) error) {
 	t.Helper()
-	charge(t, store, "before")
+	chargeAtLast(t, store, "before")
 	server.Signal(syscall.SIGSTOP)
 	for i := range 5 {
 		check.Is(t, try(fmt.Sprint("given-up-", i)), driver.ErrUnavailable, "charge on a stopped server")

@@ -38,18 +38,26 @@ func TestClusterMasterIsReplaced(t *testing.T) {
 	} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			n := startCluster(t, 3, nil)
-			idle := openStore(t, n.url(), redisstore.Options{Timeout: 10 * time.Second})
-			store := openStore(t, n.url(), redisstore.Options{Timeout: 10 * time.Second})
-			charge(t, store, "a")
-			charge(t, idle, "b")
-			from := n.owner(t, n.slotOf(t, name))
-			replica := n.addReplica(t, from)
-			leave(t, n.servers[from])
-			n.promote(t, from, replica)
-			charge(t, store, "c")
-			must.Equal(t, used(t, store), 3, "used")
-			charge(t, idle, "d")
+			inTime(t, 10*time.Second, func(timeout time.Duration) error {
+				n := startCluster(t, 3, nil)
+				idle := openStore(t, n.url(), redisstore.Options{Timeout: timeout})
+				store := openStore(t, n.url(), redisstore.Options{Timeout: timeout})
+				chargeAtLast(t, store, "a")
+				chargeAtLast(t, idle, "b")
+				from := n.owner(t, n.slotOf(t, name))
+				replica := n.addReplica(t, from)
+				leave(t, n.servers[from])
+				n.promote(t, from, replica)
+				_, err := chargeInTime(t, store, "c")
+				if err != nil {
+					return err
+				}
+				if _, err = chargeInTime(t, idle, "d"); err != nil {
+					return err
+				}
+				must.Equal(t, len(ledgerOf(t, replica.Client(), name)), 4, "charges")
+				return nil
+			})
 		})
 	}
 }
@@ -95,26 +103,33 @@ func TestClusterIsAskedAgain(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			var dials atomic.Int64
-			client := redisstore.NewCluster(&redis.ClusterOptions{
-				Addrs: []string{node.Addr()}, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
-				DisableIdentity: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-				Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
-					var dialer net.Dialer
-					conn, err := dialer.DialContext(ctx, network, addr)
-					if n := dials.Add(1); err != nil || c.heals > 0 && n > c.heals {
-						return conn, err
-					}
-					return c.fault(conn)
-				},
+			inTime(t, c.time, func(time.Duration) error {
+				var dials atomic.Int64
+				client := redisstore.NewCluster(&redis.ClusterOptions{
+					Addrs: []string{node.Addr()}, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
+					DisableIdentity: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+					Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+						var dialer net.Dialer
+						conn, err := dialer.DialContext(ctx, network, addr)
+						if n := dials.Add(1); err != nil || c.heals > 0 && n > c.heals {
+							return conn, err
+						}
+						return c.fault(conn)
+					},
+				})
+				defer func() { _ = client.Close() }()
+				ctx, cancel := context.WithTimeout(t.Context(), c.time)
+				defer cancel()
+				redisstore.Reload(ctx, client)
+				got := dials.Load()
+				if got < c.least {
+					return fmt.Errorf("%w: %d connections were made, want %d", driver.ErrUnavailable, got, c.least)
+				}
+				if got > c.most {
+					t.Errorf("%d connections were made, want at most %d", got, c.most)
+				}
+				return nil
 			})
-			defer func() { _ = client.Close() }()
-			ctx, cancel := context.WithTimeout(t.Context(), c.time)
-			defer cancel()
-			redisstore.Reload(ctx, client)
-			if got := dials.Load(); got < c.least || got > c.most {
-				t.Errorf("%d connections were made, want %d to %d", got, c.least, c.most)
-			}
 		})
 	}
 }

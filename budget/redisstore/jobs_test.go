@@ -26,7 +26,7 @@ func jobNames(n int) []string {
 // A thousand documents are read in a few script runs.
 func TestManyJobsAreReadTogether(t *testing.T) {
 	t.Parallel()
-	store, p, _ := behind(t)
+	store, p, _ := behind(t, patient)
 	names := jobNames(1001)
 	for i := 0; i < len(names); i += 100 {
 		swapped(t, store, driver.JobSwap{Job: names[i], Text: []byte(names[i])})

@@ -64,7 +64,7 @@ func TestLateChargesOfManyCalls(t *testing.T) {
 	shared := must.Get(budget.New(long, budget.Spec{
 		Name: name, Limits: hourly, Costs: map[string]budget.Cost{"op": {Units: 1}}, Timeout: time.Second,
 	}))(t)
-	charge(t, short, "before-short")
+	chargeAtLast(t, short, "before-short")
 	charge(t, long, "before-long")
 	runs := scriptRuns(admin)
 	stop(t, server)

@@ -21,7 +21,7 @@ import (
 
 func leaseSpec(most int64) budget.Spec {
 	return budget.Spec{
-		Name: "shop/main", Costs: map[string]budget.Cost{"get": {Units: 1}, "hit": {Units: 1, LeaseUnits: 10_000}}, Timeout: time.Minute,
+		Name: "shop/main", Costs: map[string]budget.Cost{"get": {Units: 1}, "hit": {Units: 1, LeaseUnits: 10_000}}, Timeout: patient,
 		Limits: []limit.Limit{{Name: "hourly", Limit: most, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}},
 	}
 }
@@ -34,13 +34,13 @@ func TestLeaseOnALostLedger(t *testing.T) {
 	for name, wrap := range map[string]func(driver.Store) driver.Store{
 		"alone": func(s driver.Store) driver.Store { return s },
 		"with host": func(s driver.Store) driver.Store {
-			return outage.New(s, outage.Options{Dir: t.TempDir(), Timeout: time.Minute})
+			return outage.New(s, outage.Options{Dir: t.TempDir(), Timeout: patient})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
-			store := wrap(must.Get(redisstore.Open(t.Context(), server.URL(0), redisstore.Options{Timeout: time.Minute}))(t))
+			store := wrap(must.Get(redisstore.Open(t.Context(), server.URL(0), redisstore.Options{Timeout: patient}))(t))
 			looks := storetest.TellLooks(store)
 			b := must.Get(budget.New(looks, leaseSpec(1000), budget.WithClosers(store.(io.Closer))))(t)
 			defer func() { _ = b.Close() }()
@@ -64,7 +64,7 @@ func TestLeaseOnALostLedger(t *testing.T) {
 func BenchmarkHTTPLeased(b *testing.B) {
 	const connections = 200
 	server := redistest.Start(b)
-	store := must.Get(redisstore.Open(b.Context(), server.URL(0), redisstore.Options{Timeout: time.Minute}))(b)
+	store := must.Get(redisstore.Open(b.Context(), server.URL(0), redisstore.Options{Timeout: patient}))(b)
 	b.Cleanup(func() { _ = store.Close() })
 	serving := serve.New(serve.Options{Budgets: []*budget.Budget{must.Get(budget.New(store, leaseSpec(limit.MaxUnits)))(b)}, Loopback: true})
 	deciding := httptest.NewServer(serving)

@@ -57,7 +57,7 @@ func lossyData(t *testing.T) storetest.Lossy {
 	}
 	return storetest.Lossy{
 		Open: func(clock func() int64) driver.Store {
-			s := must.Get(redisstore.OpenWithClock(server.URL(0), redisstore.Options{Timeout: time.Minute}, clock))(t)
+			s := must.Get(redisstore.OpenWithClock(server.URL(0), redisstore.Options{Timeout: patient}, clock))(t)
 			return s
 		},
 		Lose: map[string]func(){"flushed": flush, "m lost": drop("m"), "e lost": drop("e"), "z lost": drop("z:*"),

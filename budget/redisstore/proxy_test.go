@@ -24,9 +24,10 @@ type proxy struct {
 	target atomic.Pointer[string]
 	hold   atomic.Pointer[chan struct{}] // requests of scripts wait for it, those of later connections do not
 
-	next    chan fate    // what becomes of the next answers, before chance decides
-	each    atomic.Int64 // ns that every answer takes
-	percent atomic.Int64 // of answers that are spoilt
+	next    chan fate     // what becomes of the next answers, before chance decides
+	later   chan struct{} // each resetLater waits for one
+	each    atomic.Int64  // ns that every answer takes
+	percent atomic.Int64  // of answers that are spoilt
 	slowest time.Duration
 	mu      sync.Mutex // guards rng
 	rng     *rand.Rand
@@ -47,6 +48,7 @@ const (
 	drop        // it and all that follows on its connection vanish
 	reset       // the connection is reset in its place
 	delay
+	resetLater // the connection is reset in its place once the test says so
 )
 
 // kind is what a request means to the answers that follow it.
@@ -62,7 +64,7 @@ const (
 func startProxy(t testing.TB, target string, seed uint64, slowest time.Duration) *proxy {
 	t.Helper()
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	p := &proxy{addr: l.Addr().String(), slowest: slowest, next: make(chan fate, 16), rng: rand.New(rand.NewPCG(seed, seed))}
+	p := &proxy{addr: l.Addr().String(), slowest: slowest, next: make(chan fate, 16), later: make(chan struct{}), rng: rand.New(rand.NewPCG(seed, seed))}
 	p.target.Store(&target)
 	p.conns.open = map[net.Conn]bool{}
 	var running sync.WaitGroup
@@ -76,6 +78,7 @@ func startProxy(t testing.TB, target string, seed uint64, slowest time.Duration)
 		}
 	})
 	t.Cleanup(func() {
+		close(p.later)
 		_ = l.Close()
 		p.conns.Lock()
 		for c := range p.conns.open {
@@ -181,7 +184,10 @@ func (p *proxy) answers(from *bufio.Reader, to net.Conn, kinds <-chan kind) {
 		case drop:
 			_, _ = io.Copy(io.Discard, from)
 			return
-		case reset:
+		case reset, resetLater:
+			if what == resetLater {
+				<-p.later
+			}
 			if tcp, ok := to.(*net.TCPConn); ok {
 				_ = tcp.SetLinger(0)
 			}

@@ -19,7 +19,7 @@ func TestRemnants(t *testing.T) {
 	server := redistest.Start(t)
 	admin := server.Client()
 	open := func() *redisstore.Store {
-		s := must.Get(redisstore.Open(t.Context(), server.URL(0), redisstore.Options{Timeout: time.Minute}))(t)
+		s := must.Get(redisstore.Open(t.Context(), server.URL(0), redisstore.Options{Timeout: patient}))(t)
 		t.Cleanup(func() { _ = s.Close() })
 		return s
 	}

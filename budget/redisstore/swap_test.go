@@ -40,7 +40,7 @@ func valueOf(t testing.TB, s *redisstore.Store, job, key string) string {
 func loseSwap(t *testing.T, store *redisstore.Store, p *proxy, swap driver.JobSwap, applied func() bool, meanwhile func()) (bool, error) {
 	t.Helper()
 	documentOf(t, store, swap.Job) // the clock is known
-	p.next <- drop
+	p.next <- resetLater
 	type answer struct {
 		done bool
 		err  error
@@ -52,6 +52,7 @@ func loseSwap(t *testing.T, store *redisstore.Store, p *proxy, swap driver.JobSw
 	}()
 	redistest.Await(t, "the first attempt is applied", applied)
 	meanwhile()
+	p.later <- struct{}{}
 	a := <-answered
 	return a.done, a.err
 }
@@ -60,7 +61,7 @@ func loseSwap(t *testing.T, store *redisstore.Store, p *proxy, swap driver.JobSw
 // for again, and it is done once.
 func TestLostSwapIsDone(t *testing.T) {
 	t.Parallel()
-	store, p, server := behind(t)
+	store, p, server := behind(t, patient)
 	direct := openStore(t, server.URL(0), redisstore.Options{})
 	for what, c := range map[string]struct {
 		first  driver.JobSwap
@@ -96,7 +97,7 @@ func TestLostSwapIsDone(t *testing.T) {
 // unknown, never that another was first.
 func TestLostSwapAmongManyIsUnknown(t *testing.T) {
 	t.Parallel()
-	store, p, server := behind(t)
+	store, p, server := behind(t, patient)
 	direct := openStore(t, server.URL(0), redisstore.Options{})
 	swap := driver.JobSwap{Job: "j", Text: []byte("mine")}
 	done, err := loseSwap(t, store, p, swap, func() bool { return documentOf(t, direct, "j").Version == 1 }, func() {
@@ -117,7 +118,10 @@ func TestStoppedServerSwapsNothingLate(t *testing.T) {
 	server := redistest.Start(t)
 	store := openStore(t, server.URL(0), redisstore.Options{Timeout: time.Second})
 	swapped(t, openStore(t, server.URL(0), redisstore.Options{}), driver.JobSwap{Job: "j", Text: []byte("before")})
-	must.Equal(t, documentOf(t, store, "j").Version, 1)
+	redistest.Await(t, "the store knows the document", func() bool {
+		found, err := store.Job(t.Context(), "j")
+		return err == nil && found.Version == 1
+	})
 	server.Signal(syscall.SIGSTOP)
 	for i := range 3 {
 		late := driver.JobSwap{Job: "j", Version: 1, Values: map[string][]byte{"a": []byte("late")}, Records: []driver.JobRecord{{At: 1, ID: fmt.Sprint(i)}}}

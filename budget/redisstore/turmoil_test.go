@@ -173,11 +173,14 @@ func TestSentinelReplacesStoppedMaster(t *testing.T) {
 
 func failsOver(t *testing.T, leave, comeBack func(master *redistest.Server)) {
 	t.Helper()
-	r := startReplicated(t, nil, "down-after-milliseconds %s 500", "failover-timeout %s 5000")
-	admin := r.replica.Client()
+	// The sentinel takes the master for dead only once it is: a machine that stood still has not
+	// lost it.
+	r := startReplicated(t, nil, "down-after-milliseconds %s 3600000", "failover-timeout %s 5000")
+	admin, sentinel := r.replica.Client(), r.sentinel.Client()
 	s := startSwarm(t, r.url(), name)
 	s.goesOn("at first", name)
 	leave(r.master)
+	must.Do(t, sentinel.Do(t.Context(), "SENTINEL", "SET", "mymaster", "down-after-milliseconds", "500").Err())
 	left, err := admin.Time(t.Context()).Result() // parts what the old master granted from what the new one did
 	must.Do(t, err)
 	redistest.Await(t, "the replica is the master", func() bool {
@@ -189,7 +192,6 @@ func failsOver(t *testing.T, leave, comeBack func(master *redistest.Server)) {
 	s.goesOn("with its scripts flushed", name)
 	s.stop()
 	host, port, _ := net.SplitHostPort(r.replica.Addr)
-	sentinel := r.sentinel.Client()
 	told, err := sentinel.Do(context.Background(), "SENTINEL", "get-master-addr-by-name", "mymaster").StringSlice()
 	if err != nil || !slices.Equal(told, []string{host, port}) {
 		t.Errorf("the sentinel tells of %v, %v", told, err)
