@@ -10,7 +10,7 @@ import (
 )
 
 // A busy machine may take more than a second to accept a connection.
-func init() { dialTimeout = 5 * time.Minute }
+func init() { dialTimeout = 30 * time.Second }
 
 // testSnippet reads the clock from the last argument, and moves expiries to
 // where they would stand if the server's own clock showed it.

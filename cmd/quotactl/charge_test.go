@@ -18,6 +18,7 @@ import (
 const shopConfig = `
 [store]
 url = "sqlite:q.db"
+timeout = "1m"
 [upstream.shop.costs]
 "orders.get" = 1
 [upstream.shop.limit.daily]

@@ -106,7 +106,7 @@ func decisions(t *testing.T, server *redistest.Server) func() int {
 // slowly is a budget of two calls, each of which comes back in half an hour. Its store
 // is there, though the machine may be busy.
 func slowly(server *redistest.Server) string {
-	return strings.NewReplacer(`"sqlite:q.db"`, fmt.Sprintf("%q\ntimeout = \"30s\"", server.URL(0)), `window = "24h"`, `refill = "2/h"`).Replace(shopConfig)
+	return strings.NewReplacer(`"sqlite:q.db"`, fmt.Sprintf("%q", server.URL(0)), `window = "24h"`, `refill = "2/h"`).Replace(shopConfig)
 }
 
 // A signal ends what has not started yet: the command is not run, and nothing is

@@ -223,7 +223,7 @@ func TestJobSays(t *testing.T) {
 		}
 		store := c.store
 		if store == "" {
-			store = `url = "sqlite:quotactl.db"`
+			store = "url = \"sqlite:quotactl.db\"\ntimeout = \"1m\""
 		}
 		for name, door := range saysDoors {
 			t.Run(c.name+" by "+name, func(t *testing.T) {

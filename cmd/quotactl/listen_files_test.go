@@ -16,8 +16,7 @@ import (
 // decides.
 func TestServeWithFewFiles(t *testing.T) {
 	t.Parallel()
-	config := strings.Replace(serveConfig, "[store]\n", "[store]\ntimeout = \"1m\"\n", 1) // the machine may be busy
-	s := newServing(t, config, "run", "--listen", "0")
+	s := newServing(t, serveConfig, "run", "--listen", "0")
 	shell := must.Get(exec.LookPath("sh"))(t)
 	s.Args = append([]string{"sh", "-c", `ulimit -n 100; exec "$@"`, "sh"}, s.Args...)
 	s.Path = shell

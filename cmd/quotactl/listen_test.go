@@ -16,7 +16,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/quotactl/quotactl/internal/certtest"
 	"github.com/quotactl/quotactl/internal/check"
@@ -27,6 +26,7 @@ import (
 const serveConfig = `
 [store]
 url = "sqlite:quotactl.db"
+timeout = "1m"
 [upstream.shop.costs]
 "get" = 1
 [upstream.shop.limit.minute]
@@ -54,7 +54,7 @@ func startServing(t *testing.T, config string, args ...string) *serving {
 func newServing(t *testing.T, config string, args ...string) *serving {
 	t.Helper()
 	effort.Processes(t)
-	s := &serving{&program{t: t, Cmd: exec.CommandContext(t.Context(), "quotactl", args...)}, &http.Client{Timeout: time.Minute}}
+	s := &serving{&program{t: t, Cmd: exec.CommandContext(t.Context(), "quotactl", args...)}, &http.Client{Timeout: patience}}
 	s.Dir = t.TempDir()
 	s.Env = append(os.Environ(), "TOKEN="+listenToken)
 	s.log = filepath.Join(s.Dir, "stderr")

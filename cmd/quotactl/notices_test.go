@@ -44,7 +44,7 @@ func newManager(t *testing.T) *manager {
 func (m *manager) hears(pattern string, never ...string) string {
 	m.t.Helper()
 	expression := regexp.MustCompile("(?m)^" + pattern + "$")
-	must.Do(m.t, m.socket.SetReadDeadline(time.Now().Add(time.Minute)))
+	must.Do(m.t, m.socket.SetReadDeadline(time.Now().Add(patience)))
 	buffer := make([]byte, 4096)
 	for {
 		n, err := m.socket.Read(buffer)
@@ -100,7 +100,7 @@ func TestTheManagerIsToldHowTheDaemonIs(t *testing.T) {
 	p.signal(syscall.SIGTERM)
 	stopping := m.hears("STOPPING=1")
 	// The job's own grace is an hour.
-	if want := fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d\n", daemon.StopTakes(time.Hour, 2*time.Second).Microseconds()); !strings.Contains(stopping, want) {
+	if want := fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d\n", daemon.StopTakes(time.Hour, time.Minute).Microseconds()); !strings.Contains(stopping, want) {
 		t.Errorf("%q does not ask for %s", stopping, want)
 	}
 	close(upstream.open)

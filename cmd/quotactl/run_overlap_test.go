@@ -24,7 +24,7 @@ func TestAPassThatDidNotBeginSaysWhy(t *testing.T) {
 			args = append(args, "--json")
 		}
 		p := newProgram(t, "https://upstream.invalid", args...)
-		store := must.Get(open.Store(t.Context(), "sqlite:"+filepath.Join(p.Dir, "sandbox.db"), config.Store{}))(t)
+		store := must.Get(open.Store(t.Context(), "sqlite:"+filepath.Join(p.Dir, "sandbox.db"), config.Store{Timeout: time.Minute}))(t)
 		found := must.Get(store.Job(t.Context(), "trending"))(t)
 		under := fmt.Sprintf(`{"active":[{"holder":"web1/4711/x","tick":1,"kind":"schedule","fence":1,"since":1,"until":%d}]}`, found.Now+time.Minute.Microseconds())
 		if swapped, err := store.SwapJob(t.Context(), driver.JobSwap{Job: "trending", Text: []byte(under)}); err != nil || !swapped {

@@ -20,6 +20,7 @@ import (
 const reloadConfig = `
 [store]
 url = "sqlite:quotactl.db"
+timeout = "1m"
 [upstream.shop.costs]
 "get" = 1
 [upstream.shop.limit.daily]
@@ -128,7 +129,7 @@ func TestAReloadThatIsRefusedChangesNothing(t *testing.T) {
 		"not TOML":                  {[]string{"limit  = 100", "limit  = "}, `costs.toml:[0-9]+: not TOML`},
 		"two faults":                {[]string{`"0 0 1 1 *"`, `"0 0 1 13 *"`, `"shop/spare"`, `"shop/none"`}, `costs.toml:[0-9]+: .*(\n|\\n)costs.toml:[0-9]+: `},
 		"a store":                   {[]string{"quotactl.db", "other.db"}, `costs.toml: \[store\] url has changed: restart the daemon to apply it, or set it back`},
-		"a store's timeout":         {[]string{`url = "sqlite:quotactl.db"`, "url = \"sqlite:quotactl.db\"\ntimeout = \"1s\""}, `\[store\] timeout has changed`},
+		"a store's timeout":         {[]string{`timeout = "1m"`, `timeout = "1s"`}, `\[store\] timeout has changed`},
 		"a store that there is not": {[]string{"sqlite:quotactl.db", "ftp://shop"}, `costs.toml:[0-9]+: `},
 		"state_dir":                 {[]string{"[store]", "state_dir = \"elsewhere\"\n[store]"}, `state_dir has changed`},
 		"a secret that is missing": {[]string{"[upstream.shop.credential.spare]", "[upstream.shop.credential.spare]\nsecret_env = \"NO_SUCH_SECRET\"",

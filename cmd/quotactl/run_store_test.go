@@ -17,7 +17,7 @@ func TestTheDaemonRefusesAStoreItCannotUse(t *testing.T) {
 	server.RequireAuth("something else")
 	for _, args := range [][]string{{"run"}, {"run", "--once"}} {
 		p := newProgram(t, "https://upstream.invalid", append(args, "--store", "redis://"+server.Addr()+"/0")...)
-		p.rewrite("[store]\ntimeout = \"1m\"\n" + fmt.Sprintf(daemonConfig, "https://upstream.invalid"))
+		p.rewrite(fmt.Sprintf(daemonConfig, "https://upstream.invalid"))
 		p.start()
 		p.exits(exitUsage)
 		p.logged(`(?m)^quotactl: .*not usable as configured`)

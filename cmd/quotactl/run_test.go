@@ -21,6 +21,8 @@ import (
 
 // daemonConfig is a job that is not due, and patient with the upstream at %s.
 const daemonConfig = `
+[store]
+timeout = "1m"
 [upstream.youtube.costs]
 "videos.list" = 1
 [upstream.youtube.limit.daily]
@@ -43,6 +45,9 @@ output    = "data/{region}/{tick}.ndjson"
 `
 
 const testKey = "a-real-s3cret"
+
+// patience is how long a test waits for anything of another process before it fails.
+const patience = 5 * time.Minute
 
 // program is quotactl as a process of its own, which the test's end kills.
 type program struct {
@@ -88,7 +93,7 @@ func (p *program) logged(pattern string) {
 	expression := regexp.MustCompile(pattern)
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()
-	deadline := time.After(time.Minute)
+	deadline := time.After(patience)
 	for {
 		text, err := os.ReadFile(p.log)
 		if err == nil && expression.Match(text) {
@@ -118,7 +123,7 @@ func (p *program) exits(code int) {
 		if err != nil && !errors.As(err, &exited) {
 			p.t.Fatal(err)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		p.t.Fatal("it did not end")
 	}
 	text := must.Get(os.ReadFile(p.log))(p.t)
@@ -135,7 +140,7 @@ func becomes(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()
-	for deadline := time.After(2 * time.Minute); !so(); {
+	for deadline := time.After(patience); !so(); {
 		select {
 		case <-poll.C:
 		case <-deadline:

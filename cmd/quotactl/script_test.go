@@ -45,6 +45,8 @@ func TestMain(m *testing.M) {
 //	redis stop             has it stand still; redis continue: go on
 //	redis kill             kills it with SIGKILL
 //	redis flush            has it forget everything
+//
+// The stores of their configurations have a timeout of a minute, unless these name another.
 func TestScripts(t *testing.T) {
 	servers := &scriptServers{t: t, of: map[string]*redistest.Server{}}
 	testscript.Run(t, testscript.Params{
@@ -55,6 +57,14 @@ func TestScripts(t *testing.T) {
 			root, err := filepath.Abs(filepath.Join("..", ".."))
 			env.Setenv("REPOSITORY", root)
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // else each program under the race detector takes a second to exit
+			configs, _ := filepath.Glob(filepath.Join(env.WorkDir, "*.toml"))
+			if filepath.Base(env.WorkDir) == "script-check" { // which counts their lines
+				configs = nil
+			}
+			for _, config := range configs {
+				text, read := os.ReadFile(config)
+				err = errors.Join(err, read, os.WriteFile(config, []byte(patientConfig(string(text))), 0o600))
+			}
 			return err
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -66,6 +76,22 @@ func TestScripts(t *testing.T) {
 			"redis":  servers.cmdRedis,
 		},
 	})
+}
+
+var (
+	storeTable   = regexp.MustCompile(`(?m)^\[?store\b`)
+	storeTimeout = regexp.MustCompile(`(?m)^\[store\]\n([^\[\n].*\n)*timeout\b`)
+)
+
+// patientConfig gives a configuration's store a minute for each call, if it says nothing of that.
+func patientConfig(config string) string {
+	switch {
+	case storeTimeout.MatchString(config):
+		return config
+	case storeTable.MatchString(config):
+		return strings.Replace(config, "[store]\n", "[store]\ntimeout = \"1m\"\n", 1)
+	}
+	return config + "\n[store]\ntimeout = \"1m\"\n"
 }
 
 func cmdCode(ts *testscript.TestScript, neg bool, args []string) {
@@ -85,7 +111,7 @@ func cmdUntil(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
-	deadline := time.After(2 * time.Minute)
+	deadline := time.After(patience)
 	poll := time.NewTicker(50 * time.Millisecond)
 	defer poll.Stop()
 	for {
@@ -230,7 +256,7 @@ func cmdGet(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: get FILE PATH")
 	}
 	address := regexp.MustCompile(`listening on (http://\S+)\n`)
-	deadline := time.After(2 * time.Minute)
+	deadline := time.After(patience)
 	poll := time.NewTicker(10 * time.Millisecond)
 	defer poll.Stop()
 	for {
@@ -239,7 +265,7 @@ func cmdGet(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Fatalf("%v", err)
 		}
 		if found := address.FindSubmatch(text); found != nil {
-			client := http.Client{Timeout: 2 * time.Minute}
+			client := http.Client{Timeout: patience}
 			response, err := client.Get(string(found[1]) + args[1])
 			ts.Check(err)
 			body, err := io.ReadAll(response.Body)

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/quotactl/quotactl/internal/must"
 )
@@ -216,7 +215,7 @@ func (w *scanned) get(address string, header http.Header) string {
 	for name, values := range header {
 		request.Header[name] = values
 	}
-	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Do(request)
 	must.Do(w.t, err)
 	body, err := io.ReadAll(response.Body)
