@@ -36,7 +36,7 @@ func (a *autos) saw(l limit.Limit, at int64, seen headroom.Seen) {
 }
 
 // sawClock notes the difference between this process's and the store's clock. It matters only
-// for calendars. A status query notes nothing. a.mu is held.
+// for calendars, and a process that has not charged notes nothing. a.mu is held.
 func (a *autos) sawClock(off, now int64) {
 	if !a.active {
 		return

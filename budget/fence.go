@@ -37,4 +37,4 @@ func (b *Budget) FenceIn(ctx context.Context, name, job string, number int64) er
 }
 
 // errFence is the cause that a fenced call gets.
-var errFence = errors.New("another daemon declared its pass dead, and accounted for its tick; stop, and let the next pass continue")
+var errFence = errors.New("its pass was declared dead, and its tick is accounted for; stop, and let the next pass continue")

@@ -33,7 +33,7 @@ func TestAFencedPassAsksForNothingMore(t *testing.T) {
 		})
 		p := w.once()
 		check.EqualSlices(t, outcomes(p), []string{"US lost fenced", "GB lost fenced"}, "runs")
-		if first := p.Runs[0]; first.Pages != 2 || first.Units != 2 || !strings.HasSuffix(first.Output, partialSuffix) || !strings.Contains(first.Error, "declared its pass dead") {
+		if first := p.Runs[0]; first.Pages != 2 || first.Units != 2 || !strings.HasSuffix(first.Output, partialSuffix) || !strings.Contains(first.Error, "was declared dead") {
 			t.Errorf("run %+v, want two pages kept", first)
 		}
 		if second := p.Runs[1]; second.Calls != 0 || second.Output != "" {

@@ -72,7 +72,7 @@ var killCases = []killCase{
 // A process that is killed at any of its operations, before or after it is applied, leaves in
 // the ledger what was charged, and from a lease later on nothing else.
 func TestHoldsAtEveryKill(t *testing.T) {
-	effort.OneGoroutine(t)
+	effort.Unraced(t)
 	t.Parallel()
 	seed := effort.Seed(t)
 	var kills atomic.Int64
@@ -98,7 +98,7 @@ func leastKills() int64 {
 	return effort.Of[int64](30, 40, allKills)
 }
 
-// everywhere kills at all operations on all sides, or at small size at some. It returns how
+// everywhere kills at all operations on all sides, or with less than full effort at some. It returns how
 // often it killed.
 func (c killCase) everywhere(t *testing.T, rng *rand.Rand) (kills int64) {
 	seed := rng.Uint64()

@@ -52,7 +52,7 @@ func main() {
 			log.Fatal(err)
 		}
 		for _, hit := range find(phrases, name, src) {
-			fmt.Println(hit)
+			_, _ = fmt.Fprintln(os.Stdout, hit)
 			found = true
 		}
 	}
@@ -73,8 +73,11 @@ func readPhrases(name string) ([]phrase, error) {
 		}
 		fields := strings.Split(line, "\t")
 		re, err := regexp.Compile(fields[0])
-		if err != nil || len(fields) != 3 {
-			return nil, fmt.Errorf("%s:%d: write a regular expression, what to write instead, and an example, separated by tabs: %v", name, i+1, err)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", name, i+1, err)
+		}
+		if len(fields) != 3 {
+			return nil, fmt.Errorf("%s:%d: write a regular expression, what to write instead, and an example, separated by tabs", name, i+1)
 		}
 		phrases = append(phrases, phrase{re, fields[1], fields[2]})
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// Whatever a body holds, the reader reads what it holds: values at a path of a
-// document that is JSON, and nothing in one that is not; texts wherever they stand.
+// The reader finds the values at a path of a JSON document, finds none in a body of another
+// kind, and finds texts anywhere in a body.
 func FuzzResponseBody(f *testing.F) {
 	for _, seed := range []string{
 		youtubeSpent, githubSpent, shopifyThrottled, shopifyGood, `{"a":[{"b":1},{"b":[2,"x",[3]]},null]}`, `[{"a":1},{"a":"2"}]`, `{"a":1e400}`, `{"a":-0.0}`,

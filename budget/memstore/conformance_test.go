@@ -9,7 +9,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	effort.OneGoroutine(t)
+	effort.Unraced(t)
 	t.Parallel()
 	storetest.Run(t, func(t testing.TB, clock func() int64) storetest.Store {
 		store := memstore.New(clock)

@@ -56,7 +56,7 @@ func TestConformanceRedis(t *testing.T) {
 // Miniredis runs the same scripts ten times as slowly. Unless the effort is full, the tests
 // that make thousands of calls run on the real server alone.
 func TestConformanceMiniredis(t *testing.T) {
-	effort.OneGoroutine(t)
+	effort.Unraced(t)
 	t.Parallel()
 	long := []string{"HoldsOnTime", "I6TrueTime", "I7ManyOperations", "SharesCrowded"}
 	storetest.Run(t, opener("redis://"+miniredis.RunT(t).Addr()), effort.Of(long, long, nil)...)
@@ -68,7 +68,7 @@ func TestWalkRedis(t *testing.T) {
 }
 
 func TestWalkMiniredis(t *testing.T) {
-	effort.OneGoroutine(t)
+	effort.Unraced(t)
 	t.Parallel()
 	storetest.Walk(t, opener("redis://"+miniredis.RunT(t).Addr()), effort.Of(500, 1000, 4000))
 }

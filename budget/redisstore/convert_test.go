@@ -93,7 +93,7 @@ func olderCharges(t testing.TB, s driver.Store, now *int64) {
 // A ledger of an older format goes on as it was: decisions on it, what each limit has used
 // and who spent what are as on a ledger that the model has kept in full.
 func TestConvertsTheOlderFormat(t *testing.T) {
-	effort.OneGoroutine(t)
+	effort.Unraced(t)
 	t.Parallel()
 	for _, format := range []string{"1", "2"} {
 		t.Run(format, func(t *testing.T) {

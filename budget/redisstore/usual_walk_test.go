@@ -149,7 +149,7 @@ func (w *usualWalk) step(n int) {
 // Whatever is charged in turn by usual.lua and charge.lua, on ledgers on which little else goes
 // on, is decided as by the model, to the unit and the microsecond.
 func TestUsualWalk(t *testing.T) {
-	effort.OneGoroutine(t)
+	effort.Unraced(t)
 	t.Parallel()
 	seed := effort.Seed(t)
 	server := redistest.Start(t)

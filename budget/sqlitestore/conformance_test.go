@@ -22,14 +22,14 @@ func TestConformance(t *testing.T) {
 // TestConformanceInSteps holds the store to the same when hardly anything fits
 // into one transaction.
 func TestConformanceInSteps(t *testing.T) {
-	effort.OneGoroutine(t)
+	effort.Unraced(t)
 	t.Parallel()
 	storetest.Run(t, openForSuite(func(s *sqlitestore.Store) { sqlitestore.SetSteps(s, 100, 60) }))
 }
 
 // TestConformanceWithSums holds the store to the same where sums are made of few entries.
 func TestConformanceWithSums(t *testing.T) {
-	effort.OneGoroutine(t)
+	effort.Unraced(t)
 	t.Parallel()
 	storetest.Run(t, openForSuite(func(s *sqlitestore.Store) {
 		sqlitestore.SetSteps(s, 100, 60)

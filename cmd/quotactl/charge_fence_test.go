@@ -53,7 +53,7 @@ func TestChargeFenced(t *testing.T) {
 		if code != exitFailed {
 			continue
 		}
-		if reason, err := at(stdout.Bytes(), "reason"); err != nil || reason != `"fenced"` || !strings.Contains(stderr.String(), "fenced off: another daemon declared its pass dead") {
+		if reason, err := at(stdout.Bytes(), "reason"); err != nil || reason != `"fenced"` || !strings.Contains(stderr.String(), "fenced off: its pass was declared dead") {
 			t.Errorf("%s: reason %s, %v: %s", test.name, reason, err, stderr.String())
 		}
 	}

@@ -180,7 +180,7 @@ func TestDocumentedShellTwoAtOnce(t *testing.T) {
 
 // The program of docs/go.md, as it stands there.
 func TestDocumentedGo(t *testing.T) {
-	effort.OneGoroutine(t)
+	effort.Unraced(t)
 	t.Parallel()
 	w := newDocWay(t, "docs/go.md", 10_000)
 	built := buildGo(t, w.block("go", "main.go"))
@@ -193,7 +193,7 @@ func TestDocumentedGo(t *testing.T) {
 // The program's budget may have no units that every operation spends: there is no
 // number to print then.
 func TestDocumentedGoWithoutOneNumber(t *testing.T) {
-	effort.OneGoroutine(t)
+	effort.Unraced(t)
 	t.Parallel()
 	w := newDocWay(t, "docs/go.md", 10_000)
 	w.write("costs.toml", strings.Replace(strings.ReplaceAll(w.block("toml", "costs.toml"), "www.googleapis.com", "127.0.0.1"),

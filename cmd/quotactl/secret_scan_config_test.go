@@ -101,7 +101,7 @@ output    = "data/{tick}.ndjson"
 // I9: nor is one in what is said of a configuration that holds it where none
 // belongs, nor of arguments.
 func TestNoSecretLeavesAWrongConfiguration(t *testing.T) {
-	effort.OneGoroutine(t)
+	effort.Unraced(t)
 	t.Parallel()
 	s := newSecrets(t)
 	s.add("misplaced")

@@ -140,8 +140,8 @@ output    = "data/{job}/{tick}.ndjson"
 	check.NoError(t, client.Close())
 }
 
-// I9: jobs that do not know a sandbox send secrets to it; it keeps and tells none. Nor is one
-// sent where a sandbox replaces upstreams.
+// I9: a sandbox neither keeps nor shows the secrets that jobs send to it, and where it replaces
+// the upstreams they send it none.
 func TestNoSecretLeavesTheSandbox(t *testing.T) {
 	t.Parallel()
 	s := scanSecrets(t)

@@ -68,7 +68,7 @@ var excepted = []string{"data/*/mirror", "data/*/token", "data/star/object", "co
 // I9: whatever is run, with whatever store, level and format, however it goes
 // wrong, no secret is in what quotactl says, keeps, or is called with.
 func TestNoSecretLeaves(t *testing.T) {
-	effort.OneGoroutine(t)
+	effort.Unraced(t)
 	t.Parallel()
 	s := scanSecrets(t)
 	server := startRedis(t)

@@ -106,7 +106,7 @@ func TestPassesBetweenLooks(t *testing.T) {
 // A job that fails each day, and is mended each day, gets an alert each day: for a failure within
 // the period of the last one when that ends, if the job has not been complete since.
 func TestFailuresOfEachDay(t *testing.T) {
-	effort.OneGoroutine(t)
+	effort.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nightly)
 		defer w.daemon()()
@@ -137,7 +137,7 @@ func TestFailuresOfEachDay(t *testing.T) {
 // A situation that a daemon sees is not forgotten because another daemon does not know its job,
 // and one of a job that nobody knows any more is.
 func TestForgetsWhatNobodySees(t *testing.T) {
-	effort.OneGoroutine(t)
+	effort.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nightly)
 		all := w.jobs

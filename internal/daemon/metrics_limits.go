@@ -45,10 +45,10 @@ func newLimitCollector(timeout time.Duration) *limitCollector {
 		recovered:      desc("recovered_units", "How much of the used amount was recorded after the store had lost data."),
 		drift:          desc("drift_units", "How much of the used amount the upstream reported and no charge explains."),
 		shareGuarantee: share("guarantee_units", "Guarantee of a share of a limit in the configuration, in what the limit counts."),
-		shareInForce:   share("in_force_units", "Guarantee of a share of a limit that is in force now: the configured one, less if the limit is lower than all guarantees, 0 once it has lapsed."),
+		shareInForce:   share("in_force_units", "Units of a limit that are guaranteed to a share now: the configured guarantee, less if the limit is lower than all guarantees, 0 once it has lapsed."),
 		shareUsed:      share("used_units", "How much the jobs of a share have used of a limit."),
 		shareKept:      share("kept_units", "What is guaranteed to a share and not used: no other caller may take it."),
-		shareBorrowed:  share("borrowed_units", "Use of a share beyond its guarantee that is in force now."),
+		shareBorrowed:  share("borrowed_units", "What a share has used beyond the guarantee that is in force now."),
 
 		otherShares: prometheus.NewDesc("quotactl_other_shares_seen_seconds", "When a host last charged that divides the limits into other shares than here, in seconds since the Unix epoch; for an hour.", []string{"budget", "host"}, nil),
 

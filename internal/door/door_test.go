@@ -17,7 +17,7 @@ import (
 	"github.com/quotactl/quotactl/internal/serve"
 )
 
-// The door lets some requests in and refuses others. Fields are of the header; an empty value
+// Which requests the door lets in. Fields are of the header; an empty value
 // takes one out.
 func TestWhoComesIn(t *testing.T) {
 	type fields = map[string]string

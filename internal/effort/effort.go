@@ -6,10 +6,11 @@
 //	soak   make soak, make simulate: one test for hours
 //
 // A test states its own share of each with [Of]. A test whose work is random takes its seed
-// from [Seed]. [Processes] and [OneGoroutine] say what else a test needs.
+// from [Seed]. [Processes] and [Unraced] say where a test is left out.
 package effort
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -20,7 +21,7 @@ import (
 	"testing"
 )
 
-// The two variables that the tests read.
+// The variables that say what the tests do.
 const (
 	effortVariable = "QUOTACTL_EFFORT"
 	seedVariable   = "QUOTACTL_SEED"
@@ -39,11 +40,8 @@ func Of[N any](small N, more ...N) N {
 
 // chosen is the index of the effort that the environment names.
 func chosen() int {
-	name := os.Getenv(effortVariable)
+	name := cmp.Or(os.Getenv(effortVariable), efforts[0])
 	at := slices.Index(efforts, name)
-	if name == "" {
-		at = 0
-	}
 	if at < 0 {
 		panic(fmt.Sprintf("%s is %q: use one of %s", effortVariable, name, strings.Join(efforts, ", ")))
 	}
@@ -59,11 +57,10 @@ func Processes(t testing.TB) {
 	}
 }
 
-// OneGoroutine says that everything in the test happens in one goroutine, or that the same
-// goroutines meet in another test that does less. The race detector would find nothing in it
-// and make it take ten times as long, so under the detector it is left out; .ci/run runs it
-// without.
-func OneGoroutine(t testing.TB) {
+// Unraced leaves the test out under the race detector, which makes it take ten times as long
+// and has nothing to find: everything in it happens in one goroutine or in other processes, or
+// the same goroutines meet in another test that does less. make test and .ci/run run it without.
+func Unraced(t testing.TB) {
 	t.Helper()
 	if raced {
 		t.Skip("the race detector has nothing to find here: the test runs without it")
@@ -98,7 +95,7 @@ func Repeat(t testing.TB, seed uint64) string {
 	for i, part := range parts {
 		parts[i] = "^" + regexp.QuoteMeta(part) + "$"
 	}
-	return fmt.Sprintf("cd %s && %s=%s %s=%d go test -count=1 -run %s .", quote(folder), effortVariable, efforts[chosen()], seedVariable, seed, quote(strings.Join(parts, "/")))
+	return fmt.Sprintf("cd %s && %s=%s %s=%d go test -count=1 -timeout 0 -run %s .", quote(folder), effortVariable, efforts[chosen()], seedVariable, seed, quote(strings.Join(parts, "/")))
 }
 
 // quote quotes a word for the shell.

@@ -48,7 +48,7 @@ func TestAFailedTestSaysHowToRepeatIt(t *testing.T) {
 		if effort == "" {
 			effort = "small"
 		}
-		if want := folder + `|12345|` + effort + `||test|-count=1|-run|^TestWalk$/^it's \(here\)$|.|`; err != nil || string(out) != want {
+		if want := folder + `|12345|` + effort + `||test|-count=1|-timeout|0|-run|^TestWalk$/^it's \(here\)$|.|`; err != nil || string(out) != want {
 			t.Errorf("%s\nruns %s (%v)\nwant %s", command, out, err, want)
 		}
 	}

@@ -104,7 +104,7 @@ func FuzzTexts(f *testing.F) {
 		if strings.TrimSpace(text) == "" || len(text) > 200 { // what is empty is not shown
 			return
 		}
-		for path, got := range shapesOf(t, text, int(crc32.ChecksumIEEE([]byte(text))), 10) {
+		for path, got := range shapesOf(t, text, int(crc32.ChecksumIEEE([]byte(text))%10), 10) {
 			check.Equal(t, got, plain[path], path)
 		}
 	})

@@ -21,7 +21,7 @@ import (
 // say the same: whether something fits, what every limit and share has used, and when what was refused fits, except
 // beside holds, where a plan only says when somebody asks again.
 func TestLedgerIsAStore(t *testing.T) {
-	effort.OneGoroutine(t)
+	effort.Unraced(t)
 	seed := effort.Seed(t)
 	counts := map[string]int{}
 	walks := effort.Of[uint64](300, 1000, 3000)

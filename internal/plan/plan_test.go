@@ -64,7 +64,7 @@ func planned(t *testing.T, ctx context.Context, q Question) []Pass {
 // days are such as a plan is hard to make for. In a few days in a hundred calls of several jobs
 // are so close that a millisecond decides: there a pass may differ.
 func TestPlanIsWhatIsLived(t *testing.T) {
-	effort.OneGoroutine(t)
+	effort.Unraced(t)
 	seed := effort.Seed(t)
 	var all census
 	differ := 0
@@ -94,7 +94,7 @@ func TestPlanIsWhatIsLived(t *testing.T) {
 // TestPlanFromTheMidst compares plans that are made at a random instant of a day, while passes are under way, wait or are
 // deferred, with what then happens. In a few days it differs: two calls of the plan are a part of a millisecond apart.
 func TestPlanFromTheMidst(t *testing.T) {
-	effort.OneGoroutine(t)
+	effort.Unraced(t)
 	seed := effort.Seed(t)
 	all := days() / 2
 	differ := uint64(0)
@@ -112,7 +112,7 @@ func TestPlanFromTheMidst(t *testing.T) {
 // Days that differed once: because of a bucket's level, of needs that were learned in the day, and of the order of a pass's
 // later parts.
 func TestPlanFromTheMidstAgain(t *testing.T) {
-	effort.OneGoroutine(t)
+	effort.Unraced(t)
 	for _, seed := range []uint64{3081, 3087, 3163, 7172} {
 		if list := midstDiffers(t, seed); len(list) > 0 {
 			t.Error(strings.Join(list, "\n"))

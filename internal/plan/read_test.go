@@ -20,7 +20,7 @@ import (
 // the same now, and later no less in a rolling limit, unless reservations were open beyond their hour: it never promises
 // units that are not back.
 func TestReadIsTheStore(t *testing.T) {
-	effort.OneGoroutine(t)
+	effort.Unraced(t)
 	seed := effort.Seed(t)
 	for i := range uint64(effort.Of(40, 100, 400)) {
 		synctest.Test(t, func(t *testing.T) { readBothWays(t, rand.New(rand.NewPCG(seed, i))) }) //nolint:gosec // repeatable on purpose

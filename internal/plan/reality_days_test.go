@@ -64,7 +64,7 @@ func (c *census) isEnough(t *testing.T) {
 
 // The same day is lived alike each time: nothing that a plan says of it is left to chance.
 func TestRealityRepeats(t *testing.T) {
-	effort.OneGoroutine(t)
+	effort.Unraced(t)
 	seed := effort.Seed(t)
 	for i := range days() / 5 {
 		y := drawn(t, seed+i, i%2 == 1)

@@ -3,7 +3,6 @@ package plan_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -94,7 +93,6 @@ func liveLearned(t *testing.T, as spread, days uint64) (all foresight) {
 		if testing.Verbose() {
 			t.Logf("seed %d: %d cuts both lived and planned, %d lived, %d planned; %d of %d passes hang by luck", seed+i, all.plan.both-before.plan.both,
 				all.plan.lived-before.plan.lived, all.plan.planned-before.plan.planned, all.open-before.open, all.passes-before.passes)
-			t.Logf("%s\n%s", y.config, strings.Join(differences(lived.Passes, says), "\n"))
 		}
 	}
 	t.Logf("all passes: %s", &all.plan)
@@ -109,7 +107,7 @@ const enoughCuts = 250
 // With needs that were learned from runs that differ by 4 %, nearly all cuts that are planned come,
 // and nearly all that come were planned.
 func TestPlanOfLearnedNeeds(t *testing.T) {
-	effort.OneGoroutine(t)
+	effort.Unraced(t)
 	all := liveLearned(t, narrow, days())
 	least := 0.95
 	if all.plan.lived < enoughCuts { // chance has its part in few
@@ -125,7 +123,7 @@ func TestPlanOfLearnedNeeds(t *testing.T) {
 // cuts for sure. Of the passes that do not hang by luck, a plan foresees nearly all, and of the
 // others as many as anybody can.
 func TestPlanOfVaryingNeeds(t *testing.T) {
-	effort.OneGoroutine(t)
+	effort.Unraced(t)
 	all := liveLearned(t, wide, days()/2)
 	least, behind := 0.95, 0.02
 	if all.plan.lived < enoughCuts { // chance has its part in few
@@ -143,7 +141,7 @@ func TestPlanOfVaryingNeeds(t *testing.T) {
 // Where some runs take much more than most, more hangs by luck; but a plan still foresees nearly
 // as many cuts as anybody can.
 func TestPlanOfSkewedNeeds(t *testing.T) {
-	effort.OneGoroutine(t)
+	effort.Unraced(t)
 	all := liveLearned(t, skewed, days()/2)
 	behind := 0.05
 	if all.plan.lived < enoughCuts {

@@ -98,7 +98,7 @@ func TestReplay(t *testing.T) {
 
 // An hour holds what a bucket has and what flows into it until the hour ends.
 func TestReplayFillsABucketsHour(t *testing.T) {
-	effort.OneGoroutine(t)
+	effort.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
 		h := newHistory(t, rolling("day", 10_000, 24*time.Hour))
 		h.charge("list", "a", 3699)
@@ -118,7 +118,7 @@ func TestReplayFillsABucketsHour(t *testing.T) {
 // Whatever fitted a rolling limit over whole hours, a calendar or a bucket fits again, at whatever instants of the hours it
 // was charged.
 func TestReplayRefusesNothingThatFitted(t *testing.T) {
-	effort.OneGoroutine(t)
+	effort.Unraced(t)
 	seed := effort.Seed(t)
 	refused := 0
 	for i := range uint64(effort.Of(60, 150, 600)) {

@@ -48,9 +48,9 @@ type spent struct {
 
 // The recorded figures are those that the simulation gives: no figure differs by
 // more than 4 in 100, since retries are spread anew each time. The crontab's month is
-// always simulated, the daemons' at full size only.
+// always simulated, the daemons' with full effort only.
 func TestFigures(t *testing.T) {
-	effort.OneGoroutine(t)
+	effort.Unraced(t)
 	recorded := readFigures(t)
 	m := draw(t, ordinary, recorded.Seed, 0)
 	must.Equal(t, len(recorded.Days), m.days, "days")

@@ -21,7 +21,7 @@ import (
 // the daemons' log.
 func TestSimulate(t *testing.T) {
 	seed := effort.Seed(t)
-	days := effort.Of(3, 10, 0)
+	days := effort.Of(3, 0)
 	seeds := effort.Of[uint64](1, 1, 2, 1)
 	if seeds == 1 {
 		show(t, draw(t, ordinary, seed, days))

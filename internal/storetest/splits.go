@@ -15,6 +15,9 @@ import (
 	"github.com/quotactl/quotactl/internal/effort"
 )
 
+// manySplits is how many rounds come by everything.
+const manySplits = 100
+
 // Splits walks at random over splits of a store, in which hosts charge to both sides and
 // which heal to the data of one side; over flushes; and over charges, reservations and
 // restarts of two processes on each of three hosts. Nothing leaves a window meanwhile.
@@ -23,7 +26,7 @@ import (
 func Splits(t *testing.T, data Lossy) {
 	t.Helper()
 	seed := effort.Seed(t)
-	rounds := effort.Of(15, 40, 300)
+	rounds := effort.Of(15, manySplits, 300)
 	s := &splitWalk{lossWalk: lossWalk{
 		t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 3)), data: data, counts: map[string]int{},
 		limits: []limit.Limit{
@@ -51,7 +54,7 @@ func Splits(t *testing.T, data Lossy) {
 	s.closeAll()
 	t.Logf("seed %d: %d rounds: %v", seed, rounds, s.counts)
 	for _, seen := range []string{"split", "flushed", "rolled back", "settled", "released", "restarted"} {
-		if rounds >= 100 && s.counts[seen] == 0 {
+		if rounds >= manySplits && s.counts[seen] == 0 {
 			t.Errorf("seed %d: nothing was %s in %d rounds: %v", seed, seen, rounds, s.counts)
 		}
 	}

@@ -22,7 +22,7 @@ import (
 // effort at most two thousand.
 func Walk(t *testing.T, open Open, steps int) {
 	t.Helper()
-	effort.OneGoroutine(t)
+	effort.Unraced(t)
 	seed := effort.Seed(t)
 	steps = effort.Of(min(steps, 2000), min(steps, longWalk), steps, 100*steps)
 	walk(t, open, seed, steps, false, []string{"granted", "refused", "replayed", "conflict", "settled", "released", "clock refused", "clock accepted", "looked", "stepped back", "never fits", "limits changed",
@@ -36,7 +36,7 @@ func Walk(t *testing.T, open Open, steps int) {
 // without buckets: what a store may decide in a simpler way than all else.
 func WalkCalm(t *testing.T, open Open, steps int) {
 	t.Helper()
-	effort.OneGoroutine(t)
+	effort.Unraced(t)
 	seed := effort.Seed(t)
 	steps = effort.Of(min(steps, 2000), min(steps, longWalk), steps, 100*steps)
 	walk(t, open, seed, steps, true, []string{"granted", "refused", "replayed", "settled", "released", "looked", "limits changed",

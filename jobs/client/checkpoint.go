@@ -14,7 +14,7 @@ import (
 )
 
 // errTaken is the error of a change after the pass was declared dead.
-var errTaken = errors.New("another daemon declared its pass dead, and accounted for its tick; stop, and let the next pass continue")
+var errTaken = errors.New("its pass was declared dead, and its tick is accounted for; stop, and let the next pass continue")
 
 // Checkpoint is how far a region of a job has come: what a run stores so that the next
 // one can resume, such as a page token. Save it only when everything before it is safe,
