@@ -136,7 +136,7 @@ func TestLateAfterALostAnswerIsUnknown(t *testing.T) {
 		p.next <- drop
 		got, err := store.Decide(t.Context(), driver.Batch{Budget: name, Now: now.UnixMicro(), Limits: hourly, Items: []driver.Item{item}})
 		if err != nil || len(p.next) > 0 {
-			return fmt.Errorf("%w before an answer was lost: %+v, %v", driver.ErrUnavailable, got, err)
+			return fmt.Errorf("%w before an answer was lost: %+v, %w", driver.ErrUnavailable, got, err)
 		}
 		if d := got.Items[0]; d.Result != driver.OutcomeUnknown || !errors.Is(d.Err, driver.ErrUnavailable) {
 			t.Fatalf("%+v; want an unknown outcome", d)
@@ -149,7 +149,7 @@ func TestLateAfterALostAnswerIsUnknown(t *testing.T) {
 		p.next <- drop
 		done, err := store.Finish(t.Context(), driver.Finish{Budget: name, Now: now.UnixMicro(), ID: "open", Release: true, Deadline: now.Add(timeout / 3)})
 		if len(p.next) > 0 {
-			return fmt.Errorf("%w before an answer was lost: %+v, %v", driver.ErrUnavailable, done, err)
+			return fmt.Errorf("%w before an answer was lost: %+v, %w", driver.ErrUnavailable, done, err)
 		}
 		must.Is(t, err, driver.ErrUnavailable, done, "the outcome")
 		if done := must.Get(patientStore.Finish(t.Context(), driver.Finish{Budget: name, Now: now.UnixMicro(), ID: "open", Release: true}))(t); !done.Replayed {

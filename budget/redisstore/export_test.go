@@ -9,8 +9,8 @@ import (
 	"github.com/quotactl/quotactl/internal/redistest"
 )
 
-// A busy machine may take more than a second to accept a connection.
-func init() { dialTimeout = 30 * time.Second }
+// SetDialTimeout sets how long connecting may take, before any store is opened.
+func SetDialTimeout(d time.Duration) { dialTimeout = d }
 
 // testSnippet reads the clock from the last argument, and moves expiries to
 // where they would stand if the server's own clock showed it.
