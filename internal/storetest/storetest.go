@@ -110,6 +110,7 @@ func Run(t *testing.T, open Open, but ...string) {
 		{"MoveConflictHome", testMoveConflictHome},
 		{"MoveMerged", testMoveMerged},
 		{"MoveLater", testMoveLater},
+		{"MoveDrift", testMoveDrift},
 		{"MoveBucket", testMoveBucket},
 		{"MoveBucketMerged", testMoveBucketMerged},
 		{"MoveIntoMerged", testMoveIntoMerged},
