@@ -150,7 +150,9 @@ func testMoveLater(t *testing.T, w *world) {
 	w.now += hour
 	w.granted(item("b", "op", 1))
 	copied := w.exported()
-	w.now += hour + minute
+	w.now += hour - 1
+	must.Equal(t, w.importInto("up/soon", "one", copied, 0, copied.rows, true), driver.Imported{Now: w.now, Done: 2, Added: 2}, "a microsecond before the first returns")
+	w.now++
 	must.Equal(t, w.importInto("up/moved", "one", copied, 0, copied.rows, true), driver.Imported{Now: w.now, Done: 2, Added: 1, Gone: 1})
 	w.now = copied.head.At - 2*minute
 	_, err := driver.Apply(context.Background(), w.store, driver.Import{Budget: "up/behind", Now: w.now, Limits: w.limits, Export: "one", Head: copied.head, Rows: copied.rows, Last: true})

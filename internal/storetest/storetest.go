@@ -47,6 +47,7 @@ func Run(t *testing.T, open Open, but ...string) {
 		{"I2Guard", testGuard},
 		{"I2BucketInstants", testBucketInstants},
 		{"I2BucketEdges", testBucketEdges},
+		{"BucketAfterNothing", testBucketAfterNothing},
 		{"I2BucketReservations", testBucketReservations},
 		{"BucketMeters", testBucketMeters},
 		{"Concurrent", testConcurrent},

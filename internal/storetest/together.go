@@ -133,6 +133,10 @@ func testRanges(t *testing.T, w *world) {
 	w.finish(driver.Finish{ID: "8", Units: big}, driver.FinishOverflow, false)
 	w.finish(driver.Finish{ID: "8", Units: big - 1}, driver.Settled, false)
 	must.Equal(t, w.used(0), 9*big, "used")
+
+	w.budget, w.limits = "up/behind", []limit.Limit{bucket(t, "b", 10, 1, time.Hour, "other"), rolling("w", big, 366*24*time.Hour, "op")}
+	w.granted(item("a", "op", big))
+	must.Equal(t, w.decide(item("b", "huge", 1))[0].Result, driver.Overflow, "a sum above the range, behind a bucket")
 }
 
 // testLabels: labels never change a decision.
