@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -240,4 +241,31 @@ func TestWhatFailsIsNotSentAgain(t *testing.T) {
 	check.Is(t, err, io.ErrUnexpectedEOF)
 	check.Equal(t, sent, 1, "times sent")
 	want(t, b, 5, 1, 0)
+}
+
+// All waits for one request together are no longer than MaxWait.
+func TestMaxWaitBoundsAllWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sent := 0
+		base := roundTrip(func(req *http.Request) (*http.Response, error) { // tries two connections each time
+			if sent++; sent > 5 {
+				return answers(200, nil, strings.NewReader("")).RoundTrip(req)
+			}
+			trace := httptrace.ContextClientTrace(req.Context())
+			for range 2 {
+				trace.GetConn("upstream")
+				trace.GotConn(httptrace.GotConnInfo{})
+				trace.WroteHeaderField("Host", nil)
+			}
+			return nil, context.Cause(req.Context())
+		})
+		minute := limit.Limit{Name: "minute", Quota: 5, Limit: 5, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Minute)}
+		b := open(t, budget.Spec{Limits: []limit.Limit{minute}, Costs: map[string]budget.Cost{"read": {Units: 5}}})
+		client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "read", Refused: budgethttp.Wait, MaxWait: 150 * time.Second})}
+		start := time.Now()
+		_, err := client.Get("http://upstream") //nolint:bodyclose // there is none
+		check.Is(t, err, budget.ErrExhausted)
+		check.Equal(t, time.Since(start).Round(time.Second), 2*time.Minute, "waited")
+		check.Equal(t, sent, 3, "times sent")
+	})
 }

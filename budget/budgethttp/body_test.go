@@ -80,6 +80,7 @@ func TestActualCost(t *testing.T) {
 		"a header's exponent":     {map[string]string{"X-Cost": "1e1"}, `{}`, 10},
 		"a body that is no cost":  {map[string]string{"X-Cost": "9"}, `{"usage":{"total":"?"}}`, 9},
 		"encoded":                 {map[string]string{"Content-Encoding": "gzip"}, packed(t, "gzip", `{"usage":{"total":7}}`), 7},
+		"encoded, after nothing":  {map[string]string{"Content-Encoding": "identity, gzip"}, packed(t, "gzip", `{"usage":{"total":7}}`), 7},
 		"encoded, told by header": {map[string]string{"Content-Encoding": "gzip", "X-Cost": "9"}, packed(t, "gzip", `{"usage":{"total":7}}`), 7},
 		"in an unknown encoding":  {map[string]string{"Content-Encoding": "compress"}, `{"usage":{"total":7}}`, 50},
 		"the same with a header":  {map[string]string{"Content-Encoding": "compress", "X-Cost": "9"}, `{"usage":{"total":7}}`, 9},
