@@ -139,6 +139,15 @@ func testRanges(t *testing.T, w *world) {
 	must.Equal(t, w.decide(item("b", "huge", 1))[0].Result, driver.Overflow, "a sum above the range, behind a bucket")
 }
 
+// testLookBehind: a look says when units return also behind limits of which nothing is used.
+func testLookBehind(t *testing.T, w *world) {
+	w.limits = []limit.Limit{rolling("unused", 10, time.Hour, "other"), bucket(t, "b", 10, 1, time.Second), rolling("w", 10, time.Hour, "op")}
+	w.granted(item("a", "op", 3))
+	if v := w.look().Limits[2]; v.Used != 3 || v.NextAt != noon+hour || v.NextAmount != 3 {
+		t.Errorf("%+v, want 3 used, which return after an hour", v)
+	}
+}
+
 // testLabels: labels never change a decision.
 func testLabels(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 3, time.Hour)}
