@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
@@ -198,4 +200,72 @@ func TestWhatTheBaseSendsAgainWaits(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What the base sends again of a session is charged no more than the session: neither its
+// first request nor a later one.
+func TestWhatTheBaseSendsAgainOfASession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pipetest.Listen()
+		counted := die(t, p)
+		base := &http.Transport{DialContext: p.Dial}
+		defer base.CloseIdleConnections()
+		b := uploads(t, inMemory(), feedback.Key{Query: "upload_id"})
+		client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base})}
+		read(t, client, "http://upstream/")
+		for range 2 { // each first goes to a connection that dies
+			req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPut, "http://upstream/upload?upload_id=secret", nil))(t)
+			req.Header.Set("Idempotency-Key", "key")
+			resp := do(t, client, req)
+			readAll(t, resp, "ok")
+			must.Do(t, resp.Body.Close())
+		}
+		want(t, b, 1+30, 2, 0)
+		check.Equal(t, counted.Load(), 5, "the server counted")
+	})
+}
+
+// Who has asked to wait waits for units alone: a request that fails otherwise is not sent
+// again.
+func TestWhatFailsIsNotSentAgain(t *testing.T) {
+	b := open(t, budget.Spec{Costs: map[string]budget.Cost{"read": {Units: 5}}})
+	sent := 0
+	base := roundTrip(func(req *http.Request) (*http.Response, error) {
+		if sent++; sent > 1 {
+			return answers(200, nil, strings.NewReader("")).RoundTrip(req)
+		}
+		return nil, io.ErrUnexpectedEOF
+	})
+	client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "read", Refused: budgethttp.Wait})}
+	_, err := client.Get("http://upstream") //nolint:bodyclose // there is none
+	check.Is(t, err, io.ErrUnexpectedEOF)
+	check.Equal(t, sent, 1, "times sent")
+	want(t, b, 5, 1, 0)
+}
+
+// All waits for one request together are no longer than MaxWait.
+func TestMaxWaitBoundsAllWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sent := 0
+		base := roundTrip(func(req *http.Request) (*http.Response, error) { // tries two connections each time
+			if sent++; sent > 5 {
+				return answers(200, nil, strings.NewReader("")).RoundTrip(req)
+			}
+			trace := httptrace.ContextClientTrace(req.Context())
+			for range 2 {
+				trace.GetConn("upstream")
+				trace.GotConn(httptrace.GotConnInfo{})
+				trace.WroteHeaderField("Host", nil)
+			}
+			return nil, context.Cause(req.Context())
+		})
+		minute := limit.Limit{Name: "minute", Quota: 5, Limit: 5, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Minute)}
+		b := open(t, budget.Spec{Limits: []limit.Limit{minute}, Costs: map[string]budget.Cost{"read": {Units: 5}}})
+		client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "read", Refused: budgethttp.Wait, MaxWait: 150 * time.Second})}
+		start := time.Now()
+		_, err := client.Get("http://upstream") //nolint:bodyclose // there is none
+		check.Is(t, err, budget.ErrExhausted)
+		check.Equal(t, time.Since(start).Round(time.Second), 2*time.Minute, "waited")
+		check.Equal(t, sent, 3, "times sent")
+	})
 }

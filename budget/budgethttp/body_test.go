@@ -80,6 +80,7 @@ func TestActualCost(t *testing.T) {
 		"a header's exponent":     {map[string]string{"X-Cost": "1e1"}, `{}`, 10},
 		"a body that is no cost":  {map[string]string{"X-Cost": "9"}, `{"usage":{"total":"?"}}`, 9},
 		"encoded":                 {map[string]string{"Content-Encoding": "gzip"}, packed(t, "gzip", `{"usage":{"total":7}}`), 7},
+		"encoded, after nothing":  {map[string]string{"Content-Encoding": "identity, gzip"}, packed(t, "gzip", `{"usage":{"total":7}}`), 7},
 		"encoded, told by header": {map[string]string{"Content-Encoding": "gzip", "X-Cost": "9"}, packed(t, "gzip", `{"usage":{"total":7}}`), 7},
 		"in an unknown encoding":  {map[string]string{"Content-Encoding": "compress"}, `{"usage":{"total":7}}`, 50},
 		"the same with a header":  {map[string]string{"Content-Encoding": "compress", "X-Cost": "9"}, `{"usage":{"total":7}}`, 9},
@@ -269,6 +270,55 @@ func TestActualCostInTheOrderOfItsPlaces(t *testing.T) {
 			want(t, b, c.units, 1, 0)
 		}
 	}
+}
+
+// Of several values at a place the largest cost counts, whatever is between them, and
+// the body may be an array.
+func TestActualCostOfSeveralValues(t *testing.T) {
+	for _, c := range []struct {
+		path, body string
+		want       int64
+	}{
+		{"items.#.cost", `{"items":[{"cost":2},{"cost":"?"},{"cost":4},{"cost":3}]}`, 4},
+		{"#.cost", ` [{"cost":3},{"cost":5}]`, 5},
+	} {
+		cost := budget.Cost{Units: 50, Actual: []feedback.Source{{JSON: c.path, As: feedback.AsNumber}}}
+		b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": cost}})
+		client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: answers(200, nil, strings.NewReader(c.body)), Operation: "ask"})}
+		get(t, client, "http://upstream") //nolint:bodyclose // it closes it
+		if got := spent(t, b); got != (ledger{c.want, 1, 0}) {
+			t.Errorf("%s: the ledger holds %+v, want %d units", c.body, got, c.want)
+		}
+	}
+}
+
+// An event that breaks off may have stated another cost, also where a header comes before
+// it in the order of the places.
+func TestActualCostOfAnEventBrokenOffBehindAHeader(t *testing.T) {
+	cost := budget.Cost{Units: 50, Actual: []feedback.Source{{Header: "X-Cost", As: feedback.AsNumber}, {JSON: "usage", As: feedback.AsNumber}}}
+	b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": cost}})
+	base := answers(200, map[string]string{"Content-Type": events}, strings.NewReader("data: {\"usage\":3}\n\ndata: {\"usage\":4}"))
+	client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "ask"})}
+	get(t, client, "http://upstream") //nolint:bodyclose // it closes it
+	want(t, b, 50, 1, 0)
+}
+
+// A body that fails leaves no doubt about a cost that only the header states, even while
+// the charge waits for the body.
+func TestActualCostInTheHeaderBesideABodyThatFails(t *testing.T) {
+	b := open(t, budget.Spec{
+		Costs: map[string]budget.Cost{"ask": {Units: 50, Actual: []feedback.Source{{Header: "X-Cost", As: feedback.AsNumber}}}},
+		Feedback: feedback.Rules{Refusals: []feedback.Refusal{{
+			Name: "free", Means: feedback.Throttled, Free: true, Condition: feedback.Condition{JSON: map[string][]string{"error": {"free"}}},
+		}}},
+	})
+	base := answers(200, map[string]string{"X-Cost": "9"}, io.MultiReader(strings.NewReader(`{"error":`), iotest.ErrReader(io.ErrUnexpectedEOF)))
+	client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "ask"})}
+	resp := fetch(t, client, "http://upstream")
+	_, err := io.Copy(io.Discard, resp.Body)
+	check.Is(t, err, io.ErrUnexpectedEOF)
+	must.Do(t, resp.Body.Close())
+	want(t, b, 9, 1, 0)
 }
 
 // A response without a body has nothing to wait for.

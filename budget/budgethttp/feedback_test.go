@@ -278,3 +278,62 @@ func TestResponsesWithoutAConnectionAreCached(t *testing.T) {
 		}
 	})
 }
+
+// A report about a limit that does not count the operation is left out, and the one after
+// it is compared. The observer is told only of what a report adds.
+func TestReportsBesideOneOfAnotherLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		number := func(header string) *feedback.Source { return &feedback.Source{Header: header, As: feedback.AsNumber} }
+		other := hourly(100)
+		other.Name, other.Operations = "other", []string{"put"}
+		o := &observer{}
+		header := map[string]string{"X-Other": "10", "X-Remaining": "60"}
+		b, client := upstreamSays(t, budget.Spec{
+			Limits: []limit.Limit{hourly(100), other}, Costs: map[string]budget.Cost{"read": {Units: 5}},
+			Feedback: feedback.Rules{Reports: []feedback.Report{
+				{Name: "other", Limit: "other", Remaining: number("X-Other")},
+				{Name: "hourly", Limit: "hourly", Remaining: number("X-Remaining")},
+			}},
+		}, budgethttp.Options{Observer: o}, said{200, header, ""}, said{200, map[string]string{"X-Remaining": "99"}, ""})
+		read(t, client, "http://upstream")
+		check.Equal(t, must.Get(b.Status(t.Context()))(t).Limits[0].Remaining, 60, "left of the hour")
+		read(t, client, "http://upstream")
+		check.Equal(t, len(o.drifts), 1, "the observer was told of", o.drifts)
+	})
+}
+
+// What the header reported was acted on before the body comes; a report in the body is
+// compared nevertheless.
+func TestReportsOfHeaderAndBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := limit.Limit{Name: "calls", Quota: 100, Limit: 100, Counts: limit.CountCalls, Window: limit.RollingWindow(time.Hour)}
+		b, client := upstreamSays(t, budget.Spec{
+			Limits: []limit.Limit{hourly(100), calls}, Costs: map[string]budget.Cost{"read": {Units: 5}},
+			Feedback: feedback.Rules{Reports: []feedback.Report{
+				{Name: "header", Limit: "hourly", Remaining: &feedback.Source{Header: "X-Remaining", As: feedback.AsNumber}},
+				{Name: "body", Limit: "calls", Remaining: &feedback.Source{JSON: "remaining", As: feedback.AsNumber}},
+			}},
+		}, budgethttp.Options{}, said{200, map[string]string{"X-Remaining": "60"}, `{"remaining":70}`})
+		read(t, client, "http://upstream")
+		s := must.Get(b.Status(t.Context()))(t)
+		check.Equal(t, s.Limits[0].Remaining, 60, "units left")
+		check.Equal(t, s.Limits[1].Remaining, 70, "calls left")
+	})
+}
+
+// If two documents of a body are refusals by the same rule, the first one's reset counts.
+func TestRefusalsByOneRuleInSeveralDocuments(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, client := upstreamSays(t, budget.Spec{
+			Costs: map[string]budget.Cost{"read": {Units: 5}},
+			Feedback: feedback.Rules{Refusals: []feedback.Refusal{{
+				Name: "rule", Means: feedback.Throttled, Condition: feedback.Condition{JSON: map[string][]string{"error": {"slow"}}},
+				Reset: []feedback.Source{{JSON: "after", As: feedback.AsSeconds}},
+			}}},
+		}, budgethttp.Options{}, said{200, map[string]string{"Content-Type": "application/x-ndjson"}, "{\"error\":\"slow\",\"after\":60}\n{\"error\":\"slow\",\"after\":90}\n"})
+		read(t, client, "http://upstream")
+		list := locks(t, b)
+		must.Equal(t, len(list), 1, "locks")
+		check.Equal(t, list[0].Until.Sub(time.Now()), time.Minute, "locked for")
+	})
+}

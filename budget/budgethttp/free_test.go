@@ -22,6 +22,7 @@ func TestTheReportOfAFreeRequest(t *testing.T) {
 		return []feedback.Refusal{{Name: "free", Means: feedback.Overloaded, Free: true, Condition: c}}
 	}
 	inBody := free(feedback.Condition{JSON: map[string][]string{"error": {"free"}}})
+	inBoth := free(feedback.Condition{JSON: map[string][]string{"error": {"free"}}, Text: []string{"too late"}})
 	for name, c := range map[string]struct {
 		rules  []feedback.Refusal
 		status int
@@ -33,6 +34,7 @@ func TestTheReportOfAFreeRequest(t *testing.T) {
 	}{
 		"by its status":         {free(feedback.Condition{Status: []int{503}}), 503, "40", "", 0, 20, 38},
 		"by its body, ahead":    {inBody, 403, "40", `{"error": "free"}`, 0, 20, 38},
+		"by value and text":     {inBoth, 200, "40", `{"error": "free", "why": "Too Late"}`, 0, 20, 38},
 		"by its body":           {inBody, 200, "40", `{"error": "free"}`, 0, 20, 38},
 		"all in its body":       {inBody, 200, "", `{"error": "free", "used": 40}`, 0, 20, 38},
 		"nobody else's":         {inBody, 200, "20", `{"error": "free"}`, 0, 0, 18},

@@ -196,3 +196,32 @@ func TestContextsAreLeft(t *testing.T) {
 		}
 	}
 }
+
+// A response's request can be sent again: its context does not end with the body. It is the
+// base's own where the base names another. A response of no request has no verdict.
+func TestRequestOfAResponse(t *testing.T) {
+	b := open(t, readSpec)
+	other := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://elsewhere/", nil))(t)
+	for _, named := range []*http.Request{nil, other} {
+		base := roundTrip(func(req *http.Request) (*http.Response, error) {
+			resp := &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader("body")), Request: req}
+			if named != nil {
+				resp.Request = named
+			}
+			return resp, nil
+		})
+		req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://upstream/", nil))(t)
+		resp := must.Get(meter(t, b, budgethttp.Options{Base: base, Operation: "read"}).RoundTrip(req))(t)
+		readAll(t, resp, "body")
+		must.Do(t, resp.Body.Close())
+		check.NoError(t, resp.Request.Context().Err())
+		if own := resp.Request.URL == req.URL; own != (named == nil) {
+			t.Errorf("the base named %v: the response's request is to %s", named, resp.Request.URL)
+		}
+	}
+	for _, none := range []*http.Response{nil, {}} {
+		if v, ok := budgethttp.VerdictOf(none); ok {
+			t.Errorf("a verdict %+v", v)
+		}
+	}
+}

@@ -421,3 +421,11 @@ func TestNewReaderFindsFaults(t *testing.T) {
 		}
 	}
 }
+
+// A list's first item is item 1.
+func TestNewReaderTakesItems(t *testing.T) {
+	for _, item := range []string{"", "1", "12"} {
+		reset := feedback.Source{Header: "a", As: feedback.AsEpoch, Item: item}
+		newTestReader(t, feedback.Rules{Refusals: []feedback.Refusal{{Name: "r", Means: feedback.Throttled, Reset: []feedback.Source{reset}}}})
+	}
+}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/check"
@@ -231,4 +232,33 @@ func (c *closing) Read([]byte) (int, error) {
 func (c *closing) Close() error {
 	c.closed = true
 	return nil
+}
+
+// givenUp is a store whose caller gives up while it charges: the answer is lost.
+type givenUp struct {
+	driver.Store
+	giveUp func()
+}
+
+func (s givenUp) Decide(ctx context.Context, batch driver.Batch) (driver.Decisions, error) {
+	got, err := s.Store.Decide(ctx, batch)
+	if s.giveUp(); err == nil {
+		err = ctx.Err()
+	}
+	return got, err
+}
+
+// What was charged before the caller knew of it, and is not sent, is given back.
+func TestWhatIsChargedAsTheCallerGivesUpIsReleased(t *testing.T) {
+	for _, refused := range []budgethttp.Refused{budgethttp.Fail, budgethttp.Wait} {
+		ctx, giveUp := context.WithCancel(t.Context())
+		store := inMemory()
+		spec := budget.Spec{Name: "video/key1", Limits: []limit.Limit{hourly(1000)}, Costs: map[string]budget.Cost{"read": {Units: 5}}}
+		b := must.Get(budget.New(givenUp{store, giveUp}, spec))(t)
+		base := roundTrip(func(*http.Request) (*http.Response, error) { return nil, errors.New("sent") })
+		req := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, "http://upstream", nil))(t)
+		_, err := meter(t, b, budgethttp.Options{Base: base, Operation: "read", Refused: refused}).RoundTrip(req) //nolint:bodyclose // there is none
+		check.Is(t, err, context.Canceled)
+		want(t, must.Get(budget.New(store, spec))(t), 0, 0, 0)
+	}
 }

@@ -57,6 +57,7 @@ func TestASessionIsChargedAtItsStart(t *testing.T) {
 		"header":            {header, 200, map[string]string{"X-Session": "secret"}, "X-Session", 50},
 		"another's":         {query, 200, map[string]string{"Location": "/upload?upload_id=other"}, "?upload_id=secret", 50 + 30},
 		"none":              {query, 200, nil, "?upload_id=secret", 50 + 30},
+		"a bad request":     {query, 400, map[string]string{"Location": "/upload?upload_id=secret"}, "?upload_id=secret", 50 + 30},
 		"failed":            {query, 503, map[string]string{"Location": "/upload?upload_id=secret"}, "?upload_id=secret", 50 + 30},
 		"broken":            {query, 200, map[string]string{"Location": "http://[::1/?upload_id=secret"}, "?upload_id=secret", 50 + 30},
 	} {

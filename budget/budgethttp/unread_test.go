@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -140,5 +141,40 @@ func TestUnreadReports(t *testing.T) {
 			get(t, client, "http://upstream") //nolint:bodyclose // it closes it
 			check.EqualSlices(t, o.unread, c.want, "unread")
 		})
+	}
+}
+
+// A value that was logged within the minute does not keep those after it from being told.
+func TestUnreadValuesBesideOneLoggedAlready(t *testing.T) {
+	number := func(header string) *feedback.Source { return &feedback.Source{Header: header, As: feedback.AsNumber} }
+	b := open(t, budget.Spec{Costs: map[string]budget.Cost{"get": {Units: 1}}, Feedback: feedback.Rules{Reports: []feedback.Report{
+		{Name: "left", Limit: "hourly", Remaining: number("X-Left")},
+		{Name: "used", Limit: "hourly", Used: number("X-Used")},
+	}}})
+	o := &observer{}
+	base := answers(200, map[string]string{"X-Left": "?", "X-Used": "?"}, strings.NewReader(""))
+	client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "get", Observer: o})}
+	both := []budgethttp.Unread{
+		{Operation: "get", What: budgethttp.UnreadReport, Rule: "left", Place: "header X-Left", Why: "it is not a number"},
+		{Operation: "get", What: budgethttp.UnreadReport, Rule: "used", Place: "header X-Used", Why: "it is not a number"},
+	}
+	for range 2 {
+		get(t, client, "http://upstream") //nolint:bodyclose // it closes it
+	}
+	check.EqualSlices(t, o.unread, slices.Concat(both, both), "unread")
+}
+
+// A body in an unknown encoding is told also where nothing but a report is in it, which is
+// read as the caller reads.
+func TestUnknownEncodingOfAReport(t *testing.T) {
+	b := open(t, budget.Spec{Costs: map[string]budget.Cost{"get": {Units: 1}}, Feedback: feedback.Rules{Reports: []feedback.Report{
+		{Name: "used", Limit: "hourly", Used: &feedback.Source{JSON: "used", As: feedback.AsNumber}},
+	}}})
+	o := &observer{}
+	base := answers(200, map[string]string{"Content-Encoding": "compress"}, strings.NewReader("?"))
+	client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "get", Observer: o})}
+	get(t, client, "http://upstream") //nolint:bodyclose // it closes it
+	if len(o.unread) != 1 || o.unread[0].What != budgethttp.UnreadEncoding {
+		t.Errorf("unread %+v", o.unread)
 	}
 }

@@ -58,10 +58,11 @@ func TestDamagedFile(t *testing.T) {
 		"its totals cut short": {func(t *testing.T, path string) {
 			execute(t, path, "UPDATE budget SET hot = substr(hot, 1, 9)")
 		}, driver.ErrDamaged, "restore it from a backup"},
-		"its holds cut short": {func(t *testing.T, path string) { execute(t, path, "UPDATE budget SET holds = '[{'") }, driver.ErrDamaged, "restore it from a backup"},
-		"a hold is gone":      {func(t *testing.T, path string) { execute(t, path, "UPDATE budget SET holds = '[null]'") }, driver.ErrDamaged, "restore it from a backup"},
-		"another's from now":  {func(t *testing.T, path string) { execute(t, path, "PRAGMA application_id = 7") }, driver.ErrStoreConfig, "another program"},
-		"a newer version's":   {func(t *testing.T, path string) { execute(t, path, "PRAGMA user_version = 99") }, driver.ErrStoreConfig, "newer quotactl"},
+		"its totals cut off from its history": {func(t *testing.T, path string) { execute(t, path, "UPDATE budget SET hot = x'00'") }, driver.ErrDamaged, "restore it from a backup"},
+		"its holds cut short":                 {func(t *testing.T, path string) { execute(t, path, "UPDATE budget SET holds = '[{'") }, driver.ErrDamaged, "restore it from a backup"},
+		"a hold is gone":                      {func(t *testing.T, path string) { execute(t, path, "UPDATE budget SET holds = '[null]'") }, driver.ErrDamaged, "restore it from a backup"},
+		"another's from now":                  {func(t *testing.T, path string) { execute(t, path, "PRAGMA application_id = 7") }, driver.ErrStoreConfig, "another program"},
+		"a newer version's":                   {func(t *testing.T, path string) { execute(t, path, "PRAGMA user_version = 99") }, driver.ErrStoreConfig, "newer quotactl"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			b := newBench(t, rolling(100, hour))

@@ -91,6 +91,25 @@ func TestHistoryOutlivesTheLedger(t *testing.T) {
 	})
 }
 
+// What waits in the row of an idle budget is in the history once, even if deleting it takes
+// several transactions.
+func TestHistoryOfALedgerDeletedInSteps(t *testing.T) {
+	b := newBench(t, rolling(1000, day))
+	for i := range 30 {
+		must.Get(b.try("up/idle", item(fmt.Sprint("e", i), 2)))(t)
+	}
+	sqlitestore.SetSteps(b.store, 25, 25)
+	b.now += day + driver.WindowIdle + hour + minute
+	for i := range 5 {
+		b.granted(item(fmt.Sprint("b", i), 1))
+	}
+	must.Equal(t, query[int](t, b.path, "SELECT count(*) FROM budget"), 1, "budgets")
+	past := must.Get(b.store.History(t.Context(), driver.HistoryQuery{Budget: "up/idle", Now: b.now}))(t)
+	if len(past.Rows) != 1 || past.Rows[0].Units != 60 || past.Rows[0].Calls != 30 {
+		t.Errorf("%+v, want 60 units of 30 calls", past.Rows)
+	}
+}
+
 // An export has the hours that are shown, however long ago the ledger was last used.
 func TestExportHistoryShown(t *testing.T) {
 	b := newBench(t, rolling(10, minute))

@@ -50,6 +50,15 @@ func testBucketInstants(t *testing.T, w *world) {
 	}
 }
 
+// A bucket that begins later is empty if all before it cost nothing.
+func testBucketAfterNothing(t *testing.T, w *world) {
+	w.limits = []limit.Limit{rolling("w", 10, time.Hour)}
+	w.granted(item("a", "op", 0))
+	w.limits = append(w.limits, bucket(t, "b", 10, 1, time.Hour))
+	must.Equal(t, w.used(1), 0, "used")
+	w.granted(item("b", "op", 10))
+}
+
 // The edges of the ranges: the largest units, and a limit times the refill's period near
 // 2^53.
 func testBucketEdges(t *testing.T, w *world) {

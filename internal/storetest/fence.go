@@ -24,6 +24,9 @@ func testFence(t *testing.T, w *world) {
 		got := must.Get(w.store.Decide(context.Background(), driver.Batch{Budget: w.budget, Now: w.now, Limits: w.limits, Items: items}))(t)
 		for i, d := range got.Items {
 			check.Equal(t, d.Result, want, items[i].ID, "behind", items[i].Fence, "result")
+			if want == driver.Fenced {
+				check.Equal(t, d.Limit, -1, items[i].ID, "behind", items[i].Fence, "limit")
+			}
 		}
 	}
 	reserved := item("reserved", zombie)

@@ -150,13 +150,41 @@ func testMoveLater(t *testing.T, w *world) {
 	w.now += hour
 	w.granted(item("b", "op", 1))
 	copied := w.exported()
-	w.now += hour + minute
+	w.now += hour - 1
+	must.Equal(t, w.importInto("up/soon", "one", copied, 0, copied.rows, true), driver.Imported{Now: w.now, Done: 2, Added: 2}, "a microsecond before the first returns")
+	w.now++
 	must.Equal(t, w.importInto("up/moved", "one", copied, 0, copied.rows, true), driver.Imported{Now: w.now, Done: 2, Added: 1, Gone: 1})
 	w.now = copied.head.At - 2*minute
 	_, err := driver.Apply(context.Background(), w.store, driver.Import{Budget: "up/behind", Now: w.now, Limits: w.limits, Export: "one", Head: copied.head, Rows: copied.rows, Last: true})
 	w.wantError(err, driver.ErrClock)
 	w.budget = "up/none"
 	check.Equal(t, w.exported().head.Ledger, "", "the ledger of a budget that has none")
+}
+
+// Of what ledgers found in the same limit beside their charges, the most counts, for the
+// longest of them.
+func testMoveDrift(t *testing.T, w *world) {
+	w.limits = []limit.Limit{calendar(t, "day", 100, "day", "UTC"), rolling("hour", 50, time.Hour)}
+	source := w.budget
+	w.report(driver.Report{Limit: "day", Used: 10}, 10, 10, noon+12*hour)
+	first := w.exported()
+	must.Equal(t, w.importInto("up/moved", "one", first, 0, first.rows, true).Added, 1)
+	w.report(driver.Report{Limit: "day", Used: 30}, 20, 30, noon+12*hour)
+	second := w.exported()
+	must.Equal(t, w.importInto("up/moved", "two", second, 0, second.rows, true).Added, 1, "the same row with more units")
+	w.budget = "up/moved"
+	must.Equal(t, w.used(0), 30, "used")
+
+	w.budget = "up/other"
+	w.report(driver.Report{Limit: "hour", Used: 20}, 20, 20, noon+hour)
+	w.now += 10 * minute
+	w.budget = source
+	w.report(driver.Report{Limit: "hour", Used: 5}, 5, 5, w.now+hour)
+	later := w.exported()
+	must.Equal(t, w.importInto("up/other", "one", later, 0, later.rows, true).Added, 2, "the day's row, and the hour's until later")
+	w.budget = "up/other"
+	must.Equal(t, w.used(1), 20, "used")
+	w.refused(item("a", "op", 31), 1, w.now+hour)
 }
 
 // A bucket counts what was imported as if it began then.

@@ -52,6 +52,23 @@ func (w *world) usedBy() []int64 {
 	return w.look().Limits[0].Shares
 }
 
+// A divided limit keeps its guarantees behind one that is not divided, and as they are
+// changed from one charge to the next.
+func testSharesBehind(t *testing.T, w *world) {
+	plain, day := rolling("plain", 1000, 24*time.Hour), rolling("day", 10, 24*time.Hour)
+	w.limits = []limit.Limit{plain, shared(day, share("nightly", 4))}
+	for i := range 6 {
+		w.granted(item(fmt.Sprint("a", i), "op", 1))
+	}
+	w.refused(item("b", "op", 1), 1, noon+24*hour)
+	w.limits[1] = shared(day, share("nightly", 3))
+	w.granted(item("b", "op", 1))
+	w.refused(item("c", "op", 1), 1, noon+24*hour)
+	w.limits[1] = shared(day, share("daily", 3))
+	w.refused(by("nightly", item("c", "op", 1)), 1, noon+24*hour)
+	w.granted(by("daily", item("c", "op", 3)))
+}
+
 // Within its guarantee a share is admitted whatever the others do. Alone it reaches the
 // limit less what the others are guaranteed and have not spent.
 func testShares(t *testing.T, w *world) {

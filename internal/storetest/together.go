@@ -133,6 +133,19 @@ func testRanges(t *testing.T, w *world) {
 	w.finish(driver.Finish{ID: "8", Units: big}, driver.FinishOverflow, false)
 	w.finish(driver.Finish{ID: "8", Units: big - 1}, driver.Settled, false)
 	must.Equal(t, w.used(0), 9*big, "used")
+
+	w.budget, w.limits = "up/behind", []limit.Limit{bucket(t, "b", 10, 1, time.Hour, "other"), rolling("w", big, 366*24*time.Hour, "op")}
+	w.granted(item("a", "op", big))
+	must.Equal(t, w.decide(item("b", "huge", 1))[0].Result, driver.Overflow, "a sum above the range, behind a bucket")
+}
+
+// testLookBehind: a look says when units return also behind limits of which nothing is used.
+func testLookBehind(t *testing.T, w *world) {
+	w.limits = []limit.Limit{rolling("unused", 10, time.Hour, "other"), bucket(t, "b", 10, 1, time.Second), rolling("w", 10, time.Hour, "op")}
+	w.granted(item("a", "op", 3))
+	if v := w.look().Limits[2]; v.Used != 3 || v.NextAt != noon+hour || v.NextAmount != 3 {
+		t.Errorf("%+v, want 3 used, which return after an hour", v)
+	}
 }
 
 // testLabels: labels never change a decision.
