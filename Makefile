@@ -26,6 +26,7 @@
 
 GO    ?= go
 FUZZTIME ?= 1m
+SLOW_FUZZTIME ?= $(FUZZTIME)
 TOOLS := -modfile=.ci/tools/go.mod
 # The race detector slows SQLite, which is C made into Go, miniredis' Lua, and what packs and
 # unpacks bodies tenfold. SQLite goes by the standard library's locks, which it still sees, the
@@ -141,10 +142,12 @@ soak: needs
 simulate:
 	QUOTACTL_EFFORT=$(or $(QUOTACTL_EFFORT),soak) $(TEST) -count=1 -v -run '$(RUN)' -timeout 2h ./internal/simulate
 
-# go test runs the seeds of each fuzzer every time; this looks further.
+# go test runs the seeds of each fuzzer every time; this looks further. A fuzzer whose first
+# line ends in "// slow" has a time of its own.
 fuzz:
 	@for target in $$(git grep -l '^func Fuzz' -- '*_test.go'); do \
 	  for name in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9]*\)(.*/\1/p' $$target); do \
-	    $(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s "./$$(dirname $$target)" || exit 1; \
+	    time=$(FUZZTIME); grep -q "^func $$name(.*// slow$$" $$target && time=$(SLOW_FUZZTIME); \
+	    $(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $$time -fuzzminimizetime 1s "./$$(dirname $$target)" || exit 1; \
 	  done; \
 	done

@@ -202,8 +202,8 @@ func TestWhatTheBaseSendsAgainWaits(t *testing.T) {
 	}
 }
 
-// What the base sends again of a session is charged no more than the session: neither its
-// first request nor a later one.
+// A request of a session that the base sends again is charged no more than the session,
+// whether it is the first or a later one.
 func TestWhatTheBaseSendsAgainOfASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pipetest.Listen()
@@ -225,8 +225,8 @@ func TestWhatTheBaseSendsAgainOfASession(t *testing.T) {
 	})
 }
 
-// Who has asked to wait waits for units alone: a request that fails otherwise is not sent
-// again.
+// A client that asked to wait waits only for units: a request that fails otherwise is not
+// sent again.
 func TestWhatFailsIsNotSentAgain(t *testing.T) {
 	b := open(t, budget.Spec{Costs: map[string]budget.Cost{"read": {Units: 5}}})
 	sent := 0

@@ -280,7 +280,7 @@ func TestResponsesWithoutAConnectionAreCached(t *testing.T) {
 }
 
 // A report about a limit that does not count the operation is left out, and the one after
-// it is compared. The observer is told only of what a report adds.
+// it is compared. The observer sees only what a report adds.
 func TestReportsBesideOneOfAnotherLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		number := func(header string) *feedback.Source { return &feedback.Source{Header: header, As: feedback.AsNumber} }
@@ -298,11 +298,11 @@ func TestReportsBesideOneOfAnotherLimit(t *testing.T) {
 		read(t, client, "http://upstream")
 		check.Equal(t, must.Get(b.Status(t.Context()))(t).Limits[0].Remaining, 60, "left of the hour")
 		read(t, client, "http://upstream")
-		check.Equal(t, len(o.drifts), 1, "the observer was told of", o.drifts)
+		check.Equal(t, len(o.drifts), 1, "reports that the observer saw", o.drifts)
 	})
 }
 
-// What the header reported was acted on before the body comes; a report in the body is
+// The report in the header was acted on before the body comes; a report in the body is
 // compared nevertheless.
 func TestReportsOfHeaderAndBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -144,7 +144,7 @@ func TestUnreadReports(t *testing.T) {
 	}
 }
 
-// A value that was logged within the minute does not keep those after it from being told.
+// A value that was logged within the minute does not keep the observer from hearing of later ones.
 func TestUnreadValuesBesideOneLoggedAlready(t *testing.T) {
 	number := func(header string) *feedback.Source { return &feedback.Source{Header: header, As: feedback.AsNumber} }
 	b := open(t, budget.Spec{Costs: map[string]budget.Cost{"get": {Units: 1}}, Feedback: feedback.Rules{Reports: []feedback.Report{
@@ -164,7 +164,7 @@ func TestUnreadValuesBesideOneLoggedAlready(t *testing.T) {
 	check.EqualSlices(t, o.unread, slices.Concat(both, both), "unread")
 }
 
-// A body in an unknown encoding is told also where nothing but a report is in it, which is
+// The observer hears of a body in an unknown encoding also where nothing but a report is in it, which is
 // read as the caller reads.
 func TestUnknownEncodingOfAReport(t *testing.T) {
 	b := open(t, budget.Spec{Costs: map[string]budget.Cost{"get": {Units: 1}}, Feedback: feedback.Rules{Reports: []feedback.Report{

@@ -95,7 +95,7 @@ func TestHostileTexts(t *testing.T) {
 }
 
 // Each text is read on a tenth of the pages, another one for other texts: all pages take a second.
-func FuzzTexts(f *testing.F) {
+func FuzzTexts(f *testing.F) { // slow
 	for _, text := range hostile {
 		f.Add(text)
 	}

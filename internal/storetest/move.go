@@ -161,7 +161,7 @@ func testMoveLater(t *testing.T, w *world) {
 	check.Equal(t, w.exported().head.Ledger, "", "the ledger of a budget that has none")
 }
 
-// Of what ledgers found in the same limit beside their charges, the most counts, for the
+// When several ledgers found drift in the same limit, the largest counts, for as long as the
 // longest of them.
 func testMoveDrift(t *testing.T, w *world) {
 	w.limits = []limit.Limit{calendar(t, "day", 100, "day", "UTC"), rolling("hour", 50, time.Hour)}

@@ -139,7 +139,7 @@ func testRanges(t *testing.T, w *world) {
 	must.Equal(t, w.decide(item("b", "huge", 1))[0].Result, driver.Overflow, "a sum above the range, behind a bucket")
 }
 
-// testLookBehind: a look says when units return also behind limits of which nothing is used.
+// testLookBehind: a look says when units return also behind unused limits.
 func testLookBehind(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("unused", 10, time.Hour, "other"), bucket(t, "b", 10, 1, time.Second), rolling("w", 10, time.Hour, "op")}
 	w.granted(item("a", "op", 3))
