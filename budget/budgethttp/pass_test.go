@@ -211,7 +211,7 @@ func TestRequestOfAResponse(t *testing.T) {
 			return resp, nil
 		})
 		req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://upstream/", nil))(t)
-		resp := must.Get(meter(t, b, budgethttp.Options{Base: base, Operation: "read"}).RoundTrip(req))(t)
+		resp := must.Get(meter(t, b, budgethttp.Options{Base: base, Operation: "read"}).RoundTrip(req))(t) //nolint:bodyclose // it is closed below
 		readAll(t, resp, "body")
 		must.Do(t, resp.Body.Close())
 		check.NoError(t, resp.Request.Context().Err())
