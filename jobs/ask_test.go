@@ -46,6 +46,7 @@ func (w *world) view() Overview {
 func TestAPassThatIsAskedForRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{job: "regions = [\"US\", \"GB\", \"DE\"]"})
+		w.options.Poll = DefaultPoll
 		w.options.Transport = direct{slow(30*time.Second, w.sandbox)}
 		stop := w.daemon(false)
 		after(time.Hour + time.Millisecond) // the daemon does not look at this very instant

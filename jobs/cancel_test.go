@@ -22,6 +22,7 @@ func TestAPassIsCancelled(t *testing.T) {
 		upstream := &recorded{}
 		w := newWorld(t, setup{job: "regions = [\"US\", \"GB\", \"DE\"]\nparallel = 1\nschedule = \"0 * * * *\"", upstream: upstream})
 		upstream.Handler = slow(4*time.Second, w.sandbox)
+		w.options.Poll = DefaultPoll
 		stop := w.daemon(false)
 		defer stop()
 		after(time.Hour + 21*time.Second) // amid the second page of GB

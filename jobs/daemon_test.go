@@ -171,7 +171,7 @@ func TestASuspendedMachineCatchesUpOnce(t *testing.T) {
 		upstream := &recorded{}
 		w := newWorld(t, setup{upstream: upstream, job: "regions = [\"US\"]\nschedule = \"0 * * * *\"\ncatch_up = \"last\""})
 		var clock skewed
-		w.options.Now = clock.now
+		w.options.Now, w.options.Poll = clock.now, DefaultPoll
 		w.options.State = memstore.New(func() int64 { return clock.now().UnixMicro() })
 		stop := w.daemon(false)
 		after(30*time.Minute + 31*time.Second)

@@ -11,6 +11,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
@@ -73,6 +74,7 @@ func TestHoldsThatNobodyAskedForLeaveRoom(t *testing.T) {
 // A deferred pass that waits until fewer passes hold keeps no other pass waiting, and the
 // store is not asked all the time.
 func TestADeferredPassWaitsForAHold(t *testing.T) {
+	effort.Unraced(t)
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHerd(t, setup{limit: 1000, job: "schedule = \"@yearly\""}, "schedule = \"50 23 * * 6\"\nregions = [\"US\"]\nneeds = { \"videos.list\" = 1 }\nmax_late = \"100h\"\nmax_wait = \"1s\"\n", "aa", "ab", "ac", "ad", "ae", "af", "bb")

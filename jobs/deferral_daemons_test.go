@@ -289,7 +289,7 @@ func TestDeferredPassesAndTheStoresClock(t *testing.T) {
 			h := newHerd(t, setup{limit: 10, job: "schedule = \"@yearly\""}, "schedule = \"0 6 * * 6\"\nregions = [\"US\"]\nmax_late = \"100h\"", "one")
 			var clock skewed
 			h.store = memstore.New(func() int64 { return clock.now().UnixMicro() })
-			h.options.State, h.options.Now = h.store, clock.now
+			h.options.State, h.options.Now, h.options.Poll = h.store, clock.now, DefaultPoll
 			spec := h.options.Budgets["youtube/key1"].Spec()
 			h.options.Budgets["youtube/key1"] = must.Get(budget.New(h.store, spec, budget.WithNow(clock.now)))(t)
 			h.spend(10)

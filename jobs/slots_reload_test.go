@@ -21,6 +21,7 @@ import (
 // lowered, in all daemons or in some; and nobody begins beyond what the daemon that
 // begins it says then.
 func TestSlotsAreKeptThroughReloads(t *testing.T) {
+	effort.Unraced(t)
 	t.Parallel()
 	seed := effort.Seed(t)
 	for i := range effort.Of[uint64](1, 1, 2) {

@@ -38,6 +38,7 @@ func TestWhatIsAskedThroughTheState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		upstream := &recorded{}
 		w := newWorld(t, setup{upstream: upstream})
+		w.options.Poll = DefaultPoll
 		stopFirst, stopSecond := w.daemon(false), w.daemon(false)
 		after(10*time.Minute + time.Second)
 		asked := must.Get(Trigger(t.Context(), w.store, w.list[0], []string{"DE", "GB"}, "to try"))(t)

@@ -112,7 +112,10 @@ output = "data/{job}/{region}/{tick}.ndjson"
 	}
 	w.options = Options{
 		State: w.store, Budgets: budgets,
-		Log:       slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Log: slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		// Polls of each two seconds are most of what a fake day costs. A test that waits for
+		// one sets DefaultPoll.
+		Poll:      30 * time.Second,
 		Transport: direct{s.upstream},
 		Env: func(name string) (string, bool) {
 			return " " + secretKey + "\n", name == "YOUTUBE_API_KEY" // blanks are no part of it
