@@ -17,6 +17,7 @@ import (
 	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
@@ -192,6 +193,7 @@ func TestBodiesThatFail(t *testing.T) {
 
 // However long a body is, little of it is kept.
 func TestBodiesStreamInConstantMemory(t *testing.T) {
+	effort.Unraced(t)
 	for mediaType, unit := range map[string]string{
 		"application/json":     strings.Repeat(" ", 1<<10),
 		"text/event-stream":    "data: " + strings.Repeat("y", 1017) + "\n",

@@ -182,6 +182,7 @@ func (u *upstream) most(window time.Duration) (most int64) {
 // random, again and again: nothing that reached the upstream is missing in the
 // ledger, nothing is there twice, and the upstream's quota is never passed.
 func TestKilledThroughOutages(t *testing.T) {
+	effort.Unraced(t)
 	t.Parallel()
 	effort.Processes(t)
 	seed := effort.Seed(t)

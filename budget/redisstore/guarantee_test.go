@@ -12,6 +12,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 	"github.com/quotactl/quotactl/internal/storetest"
@@ -141,6 +142,7 @@ func TestShareWalkAmongReservations(t *testing.T) {
 
 // A batch of refused calls does not do all of its walks in one run.
 func TestRefusedBatchBounded(t *testing.T) {
+	effort.Unraced(t)
 	t.Parallel()
 	server := redistest.Start(t)
 	var clock atomic.Int64

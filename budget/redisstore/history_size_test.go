@@ -6,6 +6,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 	"github.com/quotactl/quotactl/internal/storetest"
@@ -13,6 +14,7 @@ import (
 
 // A row of history takes at most 100 bytes of the server's memory.
 func TestHistoryBytes(t *testing.T) {
+	effort.Unraced(t)
 	t.Parallel()
 	server := redistest.Start(t)
 	var clock atomic.Int64

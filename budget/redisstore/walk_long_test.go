@@ -7,12 +7,14 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
 // A refusal by two limits over more operations than a run has steps to begin with takes as few runs
 // as one by fewer operations: it does not go on by one entry a run.
 func TestRefusedOverManyOperations(t *testing.T) {
+	effort.Unraced(t)
 	t.Parallel()
 	f, _ := startFake(t)
 	runs := countRuns(f.Store)

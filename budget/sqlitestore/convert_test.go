@@ -17,6 +17,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
@@ -41,6 +42,7 @@ func ninth(t *testing.T, path string) {
 // Where a long older file replaces the one that a process has open, such as a backup, a call
 // has no time to convert it, and says so. The next process that opens it does, and both go on.
 func TestReplacedByNinth(t *testing.T) {
+	effort.Unraced(t)
 	t.Parallel()
 	clock := noon + 7300*second
 	open := func(path string) *sqlitestore.Store {

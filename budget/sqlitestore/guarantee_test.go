@@ -12,6 +12,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/storetest"
 )
@@ -66,6 +67,7 @@ func TestWhyOfSkewedClocks(t *testing.T) {
 // charge with them, and further looks, find it done. A look that has no time for all of that
 // sums the rest.
 func TestLookWithNewShares(t *testing.T) {
+	effort.Unraced(t)
 	t.Parallel()
 	const entries = 3000
 	var clock atomic.Int64

@@ -8,12 +8,14 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/storetest"
 )
 
 // A row of history takes at most 40 bytes of the file.
 func TestHistoryBytes(t *testing.T) {
+	effort.Unraced(t)
 	var sizes [2]int64
 	for i, kept := range []time.Duration{0, -1} {
 		var clock atomic.Int64

@@ -8,6 +8,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
@@ -54,6 +55,7 @@ func TestHoldIsShared(t *testing.T) {
 // A call waits for many holds to end, one after the other, beside many charges and a limit that
 // counts no hold: it looks at them in steps.
 func TestWaitBesideManyHolds(t *testing.T) {
+	effort.Unraced(t)
 	short := rolling(59, minute-second)
 	short.Name, short.Counts = "short", limit.CountCalls
 	b := newBench(t, rolling(1000, day), short)

@@ -11,12 +11,14 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
 // A charge with an id that package budget made, a job, a region and a run takes at most 90
 // bytes of the file, all that is kept beside it included. Charges are of 8 regions, a run is of 50.
 func TestBytesPerCharge(t *testing.T) {
+	effort.Unraced(t)
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "q.db")
 	clock := noon

@@ -57,6 +57,7 @@ func (w *world) passed(job string, outcome jobs.Outcome, reason string) {
 }
 
 func TestPasses(t *testing.T) {
+	effort.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nightly)
 		defer w.daemon()()
@@ -248,6 +249,7 @@ func TestLocksForecastsAndOutages(t *testing.T) {
 // A message whose daemon dies while it is being sent is sent by another, with the same id; one
 // that nobody takes is given up after a day, and shown.
 func TestTakenOverAndGivenUp(t *testing.T) {
+	effort.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, team)
 		watcher := w.watcher()

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/internal/screen"
 	"github.com/quotactl/quotactl/jobs"
 )
@@ -86,6 +87,7 @@ func shapesOf(t testing.TB, text string, first, nth int) map[string]string {
 
 // No text makes an element, an attribute or an address of a page.
 func TestHostileTexts(t *testing.T) {
+	effort.Unraced(t)
 	plain := shapesOf(t, "plain words", 0, 1)
 	for _, text := range hostile {
 		for path, got := range shapesOf(t, text, 0, 1) {

@@ -138,6 +138,7 @@ func testClockWitness(t *testing.T, w *world) {
 // or the callers') is set by seconds and hours, as by servers that take over from each
 // other, as long as the other clock is right.
 func testClockTrueTime(t *testing.T, w *world) {
+	effort.Unraced(t)
 	seed := effort.Seed(t)
 	rng := rand.New(rand.NewPCG(seed, 6))
 	rounds, calls := effort.Of(6, 6, 12), 400

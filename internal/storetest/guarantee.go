@@ -27,6 +27,7 @@ const callers = 8
 // guaranteed and have not spent, to the unit. The clock is the store's.
 func Guarantees(t *testing.T, store driver.Store, clock *atomic.Int64) {
 	t.Helper()
+	effort.Unraced(t)
 	seed := effort.Seed(t)
 	walks := effort.Of(150, 500, 10_000)
 	var seen guaranteed

@@ -361,6 +361,7 @@ func testHoldWaits(t *testing.T, w *world) {
 // Whatever holds, shares and windows there are: a refused item fits at its RetryAt, and not a
 // microsecond before.
 func testHoldsOnTime(t *testing.T, w *world) {
+	effort.Unraced(t)
 	seed := effort.Seed(t)
 	walk := &walker{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 3)), counts: map[string]int{}, model: memstore.New(nil)}
 	waited := 0

@@ -39,6 +39,7 @@ type Lossy struct {
 // everything granted stays within the limit, or with several hosts within the quota.
 func Losses(t *testing.T, data Lossy, hosts int) {
 	t.Helper()
+	effort.Unraced(t)
 	seed := effort.Seed(t)
 	steps := effort.Of(500, 1_200, 10_000)
 	w := &lossWalk{

@@ -25,6 +25,7 @@ const manySplits = 100
 // that a host made and the ledger lacks are added up, and nothing counts twice.
 func Splits(t *testing.T, data Lossy) {
 	t.Helper()
+	effort.Unraced(t)
 	seed := effort.Seed(t)
 	rounds := effort.Of(15, manySplits, 300)
 	s := &splitWalk{lossWalk: lossWalk{

@@ -47,6 +47,7 @@ type whyCharge struct {
 // to. The clock is the store's.
 func WhyAddsUp(t *testing.T, store driver.Store, clock *atomic.Int64) {
 	t.Helper()
+	effort.Unraced(t)
 	rng := rand.New(rand.NewPCG(effort.Seed(t), 1)) //nolint:gosec // repeatable on purpose
 	clock.Store(noon)
 	spec := whySpec(t)
