@@ -33,7 +33,7 @@ TOOLS := -modfile=.ci/tools/go.mod
 # others by one goroutine each.
 UNRACED := modernc.org/sqlite/lib modernc.org/libc github.com/yuin/gopher-lua/... \
   compress/flate hash/adler32 hash/crc32 github.com/andybalholm/brotli/... github.com/klauspost/compress/...
-RACE := -race $(UNRACED:%=-gcflags=%=-race=false)
+RACE := -race $(UNRACED:%='-gcflags=%=-race=false -dwarf=false')
 
 # Nothing is vetted here: make lint does that. The time limit is for what hangs, also
 # on a busy machine. The model and miniredis' Lua make much garbage: with more memory they
@@ -78,7 +78,7 @@ test-effort: needs
 # model sums each decision anew under one lock, which takes longest: make test races it.
 test-race: export QUOTACTL_EFFORT = small
 test-race: needs
-	GORACE=atexit_sleep_ms=0 $(TEST) $(LARGE) $(RACE) -gcflags=github.com/quotactl/quotactl/budget/memstore=-race=false $(RACED)
+	GORACE=atexit_sleep_ms=0 $(TEST) $(LARGE) $(RACE) '-gcflags=github.com/quotactl/quotactl/budget/memstore=-race=false -dwarf=false' $(RACED)
 
 test-clients: needs
 	cd testdata/clients && GORACE=atexit_sleep_ms=0 $(TEST) $(LARGE) -race ./...
@@ -143,11 +143,18 @@ simulate:
 	QUOTACTL_EFFORT=$(or $(QUOTACTL_EFFORT),soak) $(TEST) -count=1 -v -run '$(RUN)' -timeout 2h ./internal/simulate
 
 # go test runs the seeds of each fuzzer every time; this looks further. A fuzzer whose first
-# line ends in "// slow" has a time of its own.
+# line ends in "// slow" has a time of its own. UNGUIDED=1 takes the packages as the tests have
+# compiled them, without the counters that guide a fuzzer to new code: for a few thousand
+# inputs those cost more to compile than they find.
 fuzz:
-	@for target in $$(git grep -l '^func Fuzz' -- '*_test.go'); do \
-	  for name in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9]*\)(.*/\1/p' $$target); do \
-	    time=$(FUZZTIME); grep -q "^func $$name(.*// slow$$" $$target && time=$(SLOW_FUZZTIME); \
-	    $(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $$time -fuzzminimizetime 1s "./$$(dirname $$target)" || exit 1; \
+	@binary="$$(mktemp -d)" && trap 'rm -rf "$$binary"' EXIT; \
+	for package in $$(git grep -l '^func Fuzz' -- '*_test.go' | xargs -n 1 dirname | sort -u); do \
+	  $(GO) test -vet=off $(if $(UNGUIDED),,-fuzz .) -c -o "$$binary/fuzz.test" "./$$package" || exit 1; \
+	  corpus="$$($(GO) env GOCACHE)/fuzz/$$($(GO) list "./$$package")"; \
+	  for name in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9]*\)(.*/\1/p' "$$package"/*_test.go); do \
+	    time=$(FUZZTIME); grep -q "^func $$name(.*// slow$$" "$$package"/*_test.go && time=$(SLOW_FUZZTIME); \
+	    echo "$$package $$name $$time"; \
+	    (cd "$$package" && "$$binary/fuzz.test" -test.run '^$$' -test.fuzz "^$$name$$" -test.fuzztime "$$time" \
+	      -test.fuzzminimizetime 1s -test.fuzzcachedir "$$corpus") || exit 1; \
 	  done; \
 	done

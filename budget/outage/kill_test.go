@@ -194,7 +194,7 @@ func TestKilledThroughOutages(t *testing.T) {
 	dirs := []string{t.TempDir(), t.TempDir()}
 	url := "redis://" + proxy.Addr
 	processes, started := make([]*exec.Cmd, 4), 0
-	kills, openKills := effort.Of(15, 40, 110), effort.Of(4, 12, 35)
+	kills, openKills := effort.Of(15, 25, 110), effort.Of(4, 8, 35)
 	killed, killedOpen, outages, away := 0, 0, 0, false
 	// Processes live longer, and wait longer for the store, the longer it takes: on a busy
 	// machine the time that is enough elsewhere is too short for them.

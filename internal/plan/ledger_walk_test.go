@@ -24,7 +24,7 @@ func TestLedgerIsAStore(t *testing.T) {
 	effort.Unraced(t)
 	seed := effort.Seed(t)
 	counts := map[string]int{}
-	walks := effort.Of[uint64](300, 1000, 3000)
+	walks := effort.Of[uint64](300, 600, 3000)
 	for i := range walks {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWalker(t, seed+i, counts)

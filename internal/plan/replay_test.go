@@ -121,7 +121,7 @@ func TestReplayRefusesNothingThatFitted(t *testing.T) {
 	effort.Unraced(t)
 	seed := effort.Seed(t)
 	refused := 0
-	for i := range uint64(effort.Of(60, 150, 600)) {
+	for i := range uint64(effort.Of(60, 100, 600)) {
 		synctest.Test(t, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, i)) //nolint:gosec // repeatable on purpose
 			time.Sleep(time.Duration(rng.Int64N(300*24*3600e6)) * time.Microsecond)
