@@ -87,8 +87,8 @@ func TestOtherOrigins(t *testing.T) {
 		e := newElsewhere(t)
 		for _, name := range names(t, e.URL) {
 			t.Run(of.name+" from "+strings.Split(name, ":")[1][2:], func(t *testing.T) {
+				b := newTab(t, "")
 				for _, path := range []string{"/", "/budget?name=youtube/key1", "/jobs", "/v1/status", "/events"} {
-					b := newTab(t, "")
 					if path != "/events" { // it never ends
 						e.shows(`<iframe title="framed" src="%s%s"></iframe>`, of.address, path)
 						b.visit(name, http.StatusOK)
@@ -102,7 +102,6 @@ func TestOtherOrigins(t *testing.T) {
 						check.Equal(t, got != "refused", of.open, path, "by fetch with", mode, "is", got)
 					}
 				}
-				b := newTab(t, "")
 				b.visit(name, http.StatusOK)
 				for _, path := range assets(of.open) {
 					for _, tag := range []string{"img", "script"} {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/effort"
 )
 
 // onePage is a page of the daemon, and some of what it says in a rich world.
@@ -34,6 +35,14 @@ var pages = []onePage{
 	{"/alerts", []string{"team", "night"}},
 }
 
+// view is how a page is looked at.
+type view struct {
+	width int64
+	dark  bool
+}
+
+func (v view) String() string { return fmt.Sprintf("at %d pixels, dark %t", v.width, v.dark) }
+
 // Each page is sound at the width of a desk and of a phone, in light and in dark: no error, no
 // request to another host, nothing that the page's policy blocks, nothing wider than the
 // window, nothing that axe finds, and all that can be used is reached by Tab. It is not wider
@@ -41,25 +50,27 @@ var pages = []onePage{
 func TestPages(t *testing.T) {
 	w := rich(t)
 	w.start()
+	two := []view{{desk, false}, {phone, true}}
+	found := map[string]faults{}
 	for _, page := range pages {
-		t.Run(page.path, func(t *testing.T) {
-			found := faults{}
-			for _, width := range []int64{desk, phone} {
-				for _, dark := range []bool{false, true} {
-					b := newTab(t, w.host())
-					b.size(width, dark)
-					b.visit(w.url+page.path, http.StatusOK)
-					found.add(fmt.Sprintf("at %d pixels, dark %t", width, dark), b.inspect(width))
-				}
-			}
-			b := newTab(t, w.host())
-			b.size(narrow, false)
+		found[page.path] = faults{}
+	}
+	for _, v := range effort.Of(two, two, append(two, view{desk, true}, view{phone, false})) {
+		b := newTab(t, w.host())
+		b.size(v.width, v.dark)
+		for _, page := range pages {
 			b.visit(w.url+page.path, http.StatusOK)
-			if wide := b.wide(narrow); wide != "" {
-				found.add(fmt.Sprintf("at %d pixels", narrow), []string{wide})
-			}
-			found.report(t, page.path)
-		})
+			found[page.path].add(v.String(), b.inspect(v.width))
+		}
+	}
+	b := newTab(t, w.host())
+	b.size(narrow, false)
+	for _, page := range pages {
+		b.visit(w.url+page.path, http.StatusOK)
+		if wide := b.wide(narrow); wide != "" {
+			found[page.path].add(fmt.Sprintf("at %d pixels", narrow), []string{wide})
+		}
+		found[page.path].report(t, page.path)
 	}
 }
 
