@@ -24,6 +24,7 @@ import (
 // record, no tick is run twice, passes overlap only where they may, no more runs go
 // at once than may, and what is caught up goes one at a time.
 func TestDaemonsAtRandom(t *testing.T) {
+	effort.Unraced(t)
 	t.Parallel()
 	seed := effort.Seed(t)
 	for i := range effort.Of[uint64](3, 5, 10) {
