@@ -52,7 +52,7 @@ QUICKLY_RACED := ./budget/budgethttp ./budget ./budget/config ./budget/limit ./i
 LONGEST := ./budget/redisstore ./jobs ./cmd/quotactl ./budget/sqlitestore
 # Goroutines meet in these: .ci/run races them, make test-full everything.
 CONCURRENT := ./budget/redisstore ./jobs ./budget/sqlitestore ./budget ./budget/budgethttp ./budget/open ./budget/outage ./budget/refusals \
-  ./internal/alert ./internal/daemon ./internal/door ./internal/linear ./internal/look ./internal/page ./internal/proc ./internal/screen ./internal/serve ./jobs/sandbox
+  ./internal/alert ./internal/daemon ./internal/door ./internal/look ./internal/page ./internal/proc ./internal/screen ./internal/serve ./jobs/sandbox
 RACED ?= $(LONGEST) ./...
 # openai-go alone takes a minute and more to compile: make test-full has it, and races the
 # clients. make lint checks its types.
@@ -116,9 +116,9 @@ lint: needs
 	.ci/measures
 	$(GO) run ./.ci/prose
 	testdata/mutants/run --apply
-	cd testdata/clients && $(GO) mod verify && $(GO) vet $(CLIENTS)
-	cd testdata/bench && $(GO) mod verify && $(GO) vet ./...
-	cd testdata/browser && $(GO) mod verify && $(GO) vet ./...
+	cd testdata/clients && $(GO) vet $(CLIENTS)
+	cd testdata/bench && $(GO) vet ./...
+	cd testdata/browser && $(GO) vet ./...
 
 # A module of its own, as testdata/clients is: what quotactl is measured beside is no
 # dependency of it.

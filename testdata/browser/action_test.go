@@ -11,6 +11,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
@@ -140,10 +141,10 @@ func TestPagesWithActions(t *testing.T) {
 	b.signIn(w, "/", token)
 	for _, one := range pages {
 		found := faults{}
-		for _, width := range []int64{desk, phone} {
-			b.size(width, width == phone)
+		for _, v := range effort.Of([]view{{phone, true}}, []view{{phone, true}}, []view{{phone, true}, {desk, false}}) {
+			b.size(v.width, v.dark)
 			b.visit(w.url+one.path, http.StatusOK)
-			found.add(fmt.Sprintf("at %d pixels", width), b.inspect(width))
+			found.add(v.String(), b.inspect(v.width))
 		}
 		found.report(t, one.path)
 	}
