@@ -255,12 +255,19 @@ func (s *swarm) stopAll() {
 	}
 }
 
+// patient opens the store for the test itself, which waits for it longer than a daemon does.
+func (s *swarm) patient() open.Backend {
+	s.t.Helper()
+	settings := s.config.Store
+	settings.Timeout = patience
+	return must.Get(open.Store(s.t.Context(), s.url, settings))(s.t)
+}
+
 // settle has one more daemon find what the others have left behind. The jobs are
 // paused, so that it begins nothing.
 func (s *swarm) settle() {
 	s.t.Helper()
-	store, err := open.Store(s.t.Context(), s.url, s.config.Store)
-	must.Do(s.t, err)
+	store := s.patient()
 	defer func() { _ = store.Close() }()
 	for _, j := range s.list {
 		if _, _, _, err := SetPause(s.t.Context(), store, j, "the end"); err != nil {
@@ -278,8 +285,7 @@ func (s *swarm) settle() {
 // is promised.
 func (s *swarm) check() {
 	s.t.Helper()
-	store, err := open.Store(s.t.Context(), s.url, s.config.Store)
-	must.Do(s.t, err)
+	store := s.patient()
 	defer func() { _ = store.Close() }()
 	const every = int64(swarmEvery / time.Second)
 	outcomes, ticks := map[string]int{}, 0

@@ -120,8 +120,10 @@ func TestLookWithNewShares(t *testing.T) {
 		}
 	})
 	look("up/key2")
-	check.Equal(t, transactions, 10, "pauses of a look without time")
+	stopped := transactions // before the tenth on a machine on which its time was over by itself
+	check.Equal(t, stopped <= 10, true, "pauses of a look without time:", stopped)
+	sqlitestore.SetTimeout(store, patience)
 	sqlitestore.SetPaused(store, func() { transactions++ })
-	check.Equal(t, pauses(func() { look("up/key2") }) >= entries/50-10, true, "pauses of the look after it:", transactions)
+	check.Equal(t, pauses(func() { look("up/key2") }) >= entries/50-stopped, true, "pauses of the look after it:", transactions)
 	must.Do(t, store.Close())
 }

@@ -34,6 +34,7 @@ func TestMain(m *testing.M) {
 //
 //	code N PROGRAM ARG…    runs a program that must exit with code N
 //	until N PROGRAM ARG…   runs it until it exits with code N
+//	tells REGEXP PROGRAM ARG… runs it until its stderr matches
 //	json PATH VALUE        the last stdout is JSON and has VALUE, as JSON, at
 //	                       PATH; steps are joined by dots, len is a length
 //	json PATH ~ REGEXP     the same, for a value as JSON that matches
@@ -70,6 +71,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"code":   cmdCode,
 			"until":  cmdUntil,
+			"tells":  cmdTells,
 			"json":   cmdJSON,
 			"fits80": cmdFits80,
 			"get":    cmdGet,
@@ -111,18 +113,32 @@ func cmdUntil(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
+	repeat(ts, args[1:], func(code int) bool { return code == want })
+}
+
+func cmdTells(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: tells REGEXP PROGRAM ARG…")
+	}
+	what, err := regexp.Compile(args[0])
+	ts.Check(err)
+	repeat(ts, args[1:], func(int) bool { return what.MatchString(ts.ReadFile("stderr")) })
+}
+
+// repeat runs a program until that is enough.
+func repeat(ts *testscript.TestScript, args []string, enough func(code int) bool) {
 	deadline := time.After(patience)
 	poll := time.NewTicker(50 * time.Millisecond)
 	defer poll.Stop()
 	for {
-		got := exited(ts, args[1:])
-		if got == want {
+		code := exited(ts, args)
+		if enough(code) {
 			return
 		}
 		select {
 		case <-poll.C:
 		case <-deadline:
-			ts.Fatalf("exit code %d to the end, want %d", got, want)
+			ts.Fatalf("exit code %d to the end, and not what is waited for", code)
 		}
 	}
 }

@@ -23,7 +23,10 @@ func startRedis(t *testing.T) *redisServer {
 
 // client looks into the server.
 func (s *redisServer) client() *redis.Client {
-	return redis.NewClient(&redis.Options{Addr: s.Addr, Password: s.password, Protocol: 2, DisableIdentity: true, MaxRetries: -1})
+	return redis.NewClient(&redis.Options{
+		Addr: s.Addr, Password: s.password, Protocol: 2, DisableIdentity: true, MaxRetries: -1,
+		DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience,
+	})
 }
 
 // lock makes the server ask for a password. It is not among its arguments,
