@@ -117,6 +117,7 @@ func FuzzOrigin(f *testing.F) {
 		{"localhost:9090", "http://localhost:9090"}, {"127.0.0.1", "http://127.0.0.1"}, {"[::1]:1", "http://[::1]:1"}, {"localhost:9090", "http://localhost:9090.evil.example"},
 		{"evil.example", "http://evil.example"}, {"localhost@evil.example", "http://localhost@evil.example"}, {"localhost:9090", "null"}, {"localhost:9090", "HTTP://LOCALHOST:9090"},
 		{"localhost:", "http://localhost:"}, {"localhost:80:80", "http://localhost:80:80"}, {"localhost.:1", "http://localhost.:1"}, {"", "http://"}, {"127.1:1", "http://127.1:1"},
+		{"localhost:909\xa6", "http://localhost:909\xa6"}, {"::1", "http://::1"},
 	} {
 		f.Add(one[0], one[1])
 	}

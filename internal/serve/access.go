@@ -5,6 +5,7 @@ import (
 	"crypto/subtle"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 )
 
@@ -115,18 +116,24 @@ func (a access) right(r *http.Request) (may Right, reason, detail string) {
 // WrongHost is the detail of a refusal for its Host.
 const WrongHost = "the Host header does not name this machine: use localhost, 127.0.0.1 or [::1]"
 
-// LoopbackName reports whether a Host names this machine itself.
+// LoopbackName reports whether a Host names this machine itself. It must be written as in a
+// URL, or the browser that sent it and the daemon could take it for different names.
 func LoopbackName(host string) bool {
 	switch host { // most clients send one of these
 	case "127.0.0.1", "localhost", "[::1]":
 		return true
 	}
-	if name, port, err := net.SplitHostPort(host); err == nil && port != "" {
-		host = name
-	} else {
-		host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	name, port, err := net.SplitHostPort(host)
+	if err != nil { // it has no port
+		name, port, err = net.SplitHostPort(host + ":80")
 	}
-	return IsLoopback(host)
+	if err != nil {
+		return false
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return false
+	}
+	return strings.HasPrefix(host, "[") == strings.Contains(name, ":") && IsLoopback(name)
 }
 
 // IsLoopback reports whether a host is localhost or a loopback address.

@@ -166,3 +166,15 @@ func TestGuard(t *testing.T) {
 		check.Equal(t, w.Code, c.status, c)
 	}
 }
+
+func TestLoopbackName(t *testing.T) {
+	for _, host := range []string{"localhost", "LocalHost.", "127.0.0.1", "127.8.9.1:1", "localhost:9090", "[::1]", "[::1]:65535", "[::ffff:127.0.0.1]:80"} {
+		check.Equal(t, serve.LoopbackName(host), true, host)
+	}
+	for _, host := range []string{
+		"", ":80", "localhost:", "localhost:x", "localhost:909\xa6", "localhost:+80", "localhost:65536", "localhost:80:80", "localhost]", "[localhost", "[localhost]", "[localhost]:80",
+		"::1", "::1:80", "[::1", "::1]", "[[::1]]", "[::1]]", "[::1%lo]:80", "127.1", "0.0.0.0", "evil.example", "localhost@evil.example", "evil.example#localhost",
+	} {
+		check.Equal(t, serve.LoopbackName(host), false, host)
+	}
+}
