@@ -71,7 +71,7 @@ func TestWalkRedis(t *testing.T) {
 func TestWalkMiniredis(t *testing.T) {
 	effort.Unraced(t)
 	t.Parallel()
-	storetest.Walk(t, opener("redis://"+miniredis.RunT(t).Addr()), effort.Of(500, 1000, 4000))
+	storetest.Walk(t, opener("redis://"+miniredis.RunT(t).Addr()), effort.Of(500, 500, 4000))
 }
 
 func TestSoak(t *testing.T) {
@@ -107,7 +107,7 @@ func TestWalkFewSteps(t *testing.T) {
 		store := open(t, clock)
 		store.(*redisstore.Store).SetMaxSteps(3)
 		return store
-	}, effort.Of(1000, 2000, 10_000)) // each step takes many runs
+	}, effort.Of(1000, 1000, 10_000)) // each step takes many runs
 }
 
 // A batch that takes several runs notes its caller's share table in the first alone: the

@@ -154,7 +154,7 @@ func TestUsualWalk(t *testing.T) {
 	seed := effort.Seed(t)
 	server := redistest.Start(t)
 	rng := rand.New(rand.NewPCG(seed, 18))
-	ledgers := effort.Of(2, 4, 30, 300)
+	ledgers := effort.Of(2, 3, 30, 300)
 	runs := []*usualRuns{}
 	for i, steps := range []int{0, 3, 0, 0} {
 		w := &usualWalk{t: t, rng: rng, now: time.Date(2026, 6, 10, 12, 0, 0, 0, time.UTC).UnixMicro(), buckets: i >= 2, skews: []int64{0, 0, 0, -700, 400}}

@@ -16,12 +16,12 @@ import (
 )
 
 // TestSimulate lives a month and prints it by days, beside the same month with a
-// crontab. The tests with small effort live a month of three days, those with full effort
-// two months, from the seed on, each of which prints a line. SIMULATE_LOG names a file for
-// the daemons' log.
+// crontab. The tests with small effort live three days, those of .ci/run ten, those with
+// full effort two months, from the seed on, each of which prints a line. SIMULATE_LOG names
+// a file for the daemons' log.
 func TestSimulate(t *testing.T) {
 	seed := effort.Seed(t)
-	days := effort.Of(3, 0)
+	days := effort.Of(3, 10, 0)
 	seeds := effort.Of[uint64](1, 1, 2, 1)
 	if seeds == 1 {
 		show(t, draw(t, ordinary, seed, days))
@@ -51,14 +51,17 @@ func show(t *testing.T, m month) {
 	checkMonth(t, m, ours)
 }
 
-// whole is how many days make a month: a fault weighs more in fewer.
+// whole is how many days make a month.
 const whole = 28
 
-// check holds a month to what is promised.
+// checkMonth holds a month to what is promised.
 func checkMonth(t *testing.T, m month, c *tally) {
 	t.Helper()
-	const least = 0.94
-	if got := c.yield(); got < least && len(c.days) >= whole {
+	least := 0.94
+	if len(c.days) < whole { // a fault weighs more in fewer days
+		least = 0.93
+	}
+	if got := c.yield(); got < least && len(c.days) >= 10 {
 		t.Errorf("yield %.4f, want %.2f at least", got, least)
 	}
 	for i, d := range c.days {

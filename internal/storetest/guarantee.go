@@ -29,7 +29,7 @@ func Guarantees(t *testing.T, store driver.Store, clock *atomic.Int64) {
 	t.Helper()
 	effort.Unraced(t)
 	seed := effort.Seed(t)
-	walks := effort.Of(150, 300, 10_000)
+	walks := effort.Of(150, 150, 10_000)
 	var seen guaranteed
 	for n := range walks {
 		clock.Store(noon + second/2)

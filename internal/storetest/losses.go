@@ -41,7 +41,7 @@ func Losses(t *testing.T, data Lossy, hosts int) {
 	t.Helper()
 	effort.Unraced(t)
 	seed := effort.Seed(t)
-	steps := effort.Of(500, 1_200, 10_000)
+	steps := effort.Of(500, 800, 10_000)
 	w := &lossWalk{
 		t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), data: data,
 		counts: map[string]int{}, limits: lossLimits(t),

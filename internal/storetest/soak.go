@@ -26,7 +26,7 @@ import (
 // soak's requests, but the store may process concurrent requests in any order.
 func Soak(t *testing.T, open Open, held int) {
 	t.Helper()
-	steps, seed := effort.Of[uint64](4_000, 20_000, 20_000, 10_000_000), effort.Seed(t)
+	steps, seed := effort.Of[uint64](4_000, 10_000, 20_000, 10_000_000), effort.Seed(t)
 	began := time.Now()
 	const lanes = 2
 	all := make([]*soakLane, lanes)
@@ -54,7 +54,7 @@ func Soak(t *testing.T, open Open, held int) {
 	took := time.Since(began)
 	t.Logf("seed %d: %d steps in %.1f s, %.0f/s: %v", seed, done, took.Seconds(), float64(done)/took.Seconds(), sum)
 	for _, must := range []string{"granted", "refused", "replayed", "conflict", "never fits", "dry", "settled", "released", "finished again", "finish conflict", "expired", "instant", "debt", "looked", "spent", "emptied"} {
-		if sum[must] == 0 && steps >= 10_000 {
+		if sum[must] == 0 && steps >= 20_000 {
 			t.Errorf("seed %d: the soak never came by %q: it shows less than it should", seed, must)
 		}
 	}

@@ -38,7 +38,7 @@ func WalkCalm(t *testing.T, open Open, steps int) {
 	t.Helper()
 	effort.Unraced(t)
 	seed := effort.Seed(t)
-	steps = effort.Of(min(steps, 2000), min(steps, longWalk), steps, 100*steps)
+	steps = effort.Of(min(steps, 2000), min(steps, 4000), steps, 100*steps)
 	walk(t, open, seed, steps, true, []string{"granted", "refused", "replayed", "settled", "released", "looked", "limits changed",
 		"refused by rolling", "refused by coarse", "refused by calendar", "refused by guarded calendar", "refused by concurrent", "recorded", "lost", "locked", "history", "kept"})
 }

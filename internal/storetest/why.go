@@ -54,7 +54,7 @@ func WhyAddsUp(t *testing.T, store driver.Store, clock *atomic.Int64) {
 	b := must.Get(budget.New(store, spec, budget.WithNow(func() time.Time { return time.UnixMicro(clock.Load()).UTC() })))(t)
 	var all []*whyCharge
 	jobs := []string{"feeds", "charts.de", "nightly", "last", ""}
-	for step := range effort.Of(200, 500, 2000) {
+	for step := range effort.Of(200, 300, 2000) {
 		now := time.UnixMicro(clock.Add(1 + rng.Int64N(180*second))).UTC()
 		operation := []string{"list", "search"}[rng.IntN(2)]
 		call := budget.Call{Operation: operation, ID: fmt.Sprint("c", step), Labels: budget.Labels{Job: jobs[rng.IntN(len(jobs))]}}
