@@ -22,7 +22,7 @@ func (w *world) hold(b *budget.Budget, number, units int64) error {
 // left is what the first living hold has left, in units; −1: there is none.
 func (w *world) left() int64 {
 	w.t.Helper()
-	view := must.Get(w.store.Store.Look(context.Background(), driver.Look{Budget: w.spec.Name, Now: time.Now().UnixMicro()}))(w.t)
+	view := must.Get(w.store.inner().Look(context.Background(), driver.Look{Budget: w.spec.Name, Now: time.Now().UnixMicro()}))(w.t)
 	if len(view.Holds) == 0 {
 		return -1
 	}
@@ -60,7 +60,7 @@ func TestHoldLost(t *testing.T) {
 	b := w.host(t.TempDir())
 	must.Do(t, w.hold(b, 7, 500))
 	must.Get(w.chargePass(b, 7, ""))(t)
-	must.Get(driver.Apply(t.Context(), w.store.Store, driver.Reset{Budget: w.spec.Name}))(t)
+	must.Get(driver.Apply(t.Context(), w.store.inner(), driver.Reset{Budget: w.spec.Name}))(t)
 	check.Equal(t, len(must.Get(b.RenewHolds(t.Context(), "trending", 7, time.Hour))(t)), 0, "holds after the loss")
 	must.Get(w.chargePass(b, 7, ""))(t)
 	must.Equal(t, w.left(), -1, "held")

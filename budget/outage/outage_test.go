@@ -135,7 +135,7 @@ func TestRecordedIsRemembered(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w.store.Store = memstore.New(func() int64 { return time.Now().UnixMicro() })
+	w.store.replace(memstore.New(func() int64 { return time.Now().UnixMicro() }))
 	w.back(b)
 	must.Equal(t, w.used(), 5, "used")
 }
@@ -234,7 +234,7 @@ func TestLossIsNoticed(t *testing.T) {
 		w.charged(b, fmt.Sprint("a", i), budget.SourceStore)
 	}
 	must.Do(t, b.Close()) // another process of the host goes on
-	w.store.Store = memstore.New(func() int64 { return time.Now().UnixMicro() })
+	w.store.replace(memstore.New(func() int64 { return time.Now().UnixMicro() }))
 	stranger := w.host(t.TempDir()) // saw nothing, notices nothing
 	w.charged(stranger, "new", budget.SourceStore)
 	b = w.host(dir)

@@ -82,12 +82,12 @@ func (s *slowReply) Decide(ctx context.Context, b driver.Batch) (driver.Decision
 // overlap makes a call whose answer comes after what happens meanwhile.
 func (r *ruin) overlap(call func() driver.Decision, meanwhile func()) {
 	r.t.Helper()
-	slow := &slowReply{r.store.Store, make(chan struct{}), make(chan struct{})}
-	r.store.Store = slow
+	slow := &slowReply{r.store.inner(), make(chan struct{}), make(chan struct{})}
+	r.store.replace(slow)
 	done := make(chan driver.Decision)
 	go func() { done <- call() }()
 	<-slow.given
-	r.store.Store = slow.Store
+	r.store.replace(slow.Store)
 	meanwhile()
 	close(slow.goes)
 	if d := <-done; d.Result != driver.Granted {
@@ -151,8 +151,8 @@ func TestRecordedIsRememberedThroughTheNextOutage(t *testing.T) {
 		must.Equal(t, must.Get(open(fmt.Sprint("alone", i)))(t).Items[0].Result, driver.Granted)
 	}
 	r.store.gone.Store(false)
-	dying := &diesOnceRecorded{Store: r.store.Store}
-	r.store.Store = dying
+	dying := &diesOnceRecorded{Store: r.store.inner()}
+	r.store.replace(dying)
 	for i := 0; !dying.dead; i++ {
 		_, _ = open(fmt.Sprint("probe", i)) // the breaker shuts by one of these
 	}
@@ -217,8 +217,8 @@ func TestPartLeftIsUnknown(t *testing.T) {
 	r.flush()
 	r.used(idle)
 	ctx, leave := context.WithCancel(t.Context())
-	inner := r.store.Store
-	r.store.Store = &leavesWithin{inner, leave}
+	inner := r.store.inner()
+	r.store.replace(&leavesWithin{inner, leave})
 	batch := driver.Batch{Budget: "up/key1", Now: r.now, Limits: r.limits, Items: []driver.Item{{ID: "mine", Operation: "list", Units: 1}}}
 	d := must.Get(idle.Decide(ctx, batch))(t)
 	must.Equal(t, d.Items[0].Result, driver.OutcomeUnknown)

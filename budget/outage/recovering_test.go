@@ -43,7 +43,7 @@ func newRuin(t *testing.T) *ruin {
 // clock is read by timers too, which write what the hosts remember.
 func (r *ruin) clock() int64 { return atomic.LoadInt64(&r.now) }
 
-func (r *ruin) flush() { r.store.Store = memstore.New(r.clock) }
+func (r *ruin) flush() { r.store.replace(memstore.New(r.clock)) }
 
 func (r *ruin) host(hosts int64) *outage.Store {
 	return r.process(r.t.TempDir(), hosts)
@@ -225,15 +225,15 @@ func TestWhatRemains(t *testing.T) {
 // inFile has the store in a file from now on.
 func (r *ruin) inFile(path string) {
 	r.t.Helper()
-	if r.store.Store != nil {
-		must.Do(r.t, r.store.Store.Close())
+	if r.store.inner() != nil {
+		must.Do(r.t, r.store.inner().Close())
 	}
 	s := must.Get(sqlitestore.Open(r.t.Context(), path, sqlitestore.Options{
 		Timeout: time.Minute,
 		Clocks:  &sqlitestore.Clocks{Wall: r.clock, Boot: func() (string, int64, error) { return "boot", r.clock(), nil }},
 	}))(r.t)
 	r.t.Cleanup(func() { _ = s.Close() })
-	r.store.Store = s
+	r.store.replace(s)
 }
 
 // A second state directory at work beside the one that the configuration counts is
@@ -271,13 +271,13 @@ func TestLocksOutliveALoss(t *testing.T) {
 	if d := r.decide(s, 1); d.Result != driver.Refused || !d.Locked || d.Why != "quotaExceeded" || d.RetryAt < until {
 		t.Fatalf("after the loss: %+v, want it locked until %d", d, until)
 	}
-	view, err := r.store.Store.Look(t.Context(), driver.Look{Budget: "up/key1", Now: r.now, Limits: r.limits})
+	view, err := r.store.inner().Look(t.Context(), driver.Look{Budget: "up/key1", Now: r.now, Limits: r.limits})
 	must.Do(t, err)
 	must.Equal(t, len(view.Locks), 2)
 	must.Get(driver.Apply(t.Context(), s, driver.Unlock{Budget: "up/key1", Limit: "", Now: r.now}))(t)
 	r.flush()
 	r.decide(s, 1)
-	if view, err = r.store.Store.Look(t.Context(), driver.Look{Budget: "up/key1", Now: r.now, Limits: r.limits}); err != nil || len(view.Locks) != 1 || view.Locks[0].Limit != "day" {
+	if view, err = r.store.inner().Look(t.Context(), driver.Look{Budget: "up/key1", Now: r.now, Limits: r.limits}); err != nil || len(view.Locks) != 1 || view.Locks[0].Limit != "day" {
 		t.Fatalf("%+v, %v, want the lock of the limit alone", view.Locks, err)
 	}
 }
@@ -294,8 +294,8 @@ func TestRolledBackUnderACall(t *testing.T) {
 	kept := must.Get(os.ReadFile(path))(t)
 	r.inFile(path)
 	// The slow call has set out with what is known now; the others are quicker.
-	slow := &held{Store: r.store.Store, arrived: make(chan struct{}), goes: make(chan struct{})}
-	r.store.Store = slow
+	slow := &held{Store: r.store.inner(), arrived: make(chan struct{}), goes: make(chan struct{})}
+	r.store.replace(slow)
 	done := make(chan driver.Decision)
 	batch := driver.Batch{Budget: "up/key1", Now: r.now, Limits: r.limits, Items: []driver.Item{{ID: "slow", Operation: "list", Units: 1}}}
 	go func() {
@@ -307,13 +307,13 @@ func TestRolledBackUnderACall(t *testing.T) {
 		done <- d.Items[0]
 	}()
 	<-slow.arrived
-	r.store.Store = slow.Store
+	r.store.replace(slow.Store)
 	r.spend(s, 60)
 	r.inFile(filepath.Join(t.TempDir(), "another.db"))
 	must.Do(t, os.WriteFile(path, kept, 0o600))
 	r.inFile(path)
 	atomic.AddInt64(&r.now, 1_000_000)
-	slow.Store = r.store.Store
+	slow.Store = r.store.inner()
 	close(slow.goes)
 	if d := <-done; d.Result != driver.Granted {
 		t.Fatalf("the slow call: %+v", d)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,11 +21,27 @@ import (
 // flaky is a store that can be away, and counts how often it is asked.
 type flaky struct {
 	driver.Store
+	replacing sync.RWMutex // of Store: a probe may be under way beside the test
+
 	away  atomic.Bool // it does not answer, until the context ends
 	gone  atomic.Bool // it is refused at once
 	lost  atomic.Bool // it does what it is asked and its answer is lost
 	halts atomic.Bool // it goes away when it is to record what happened
 	asked atomic.Int64
+}
+
+// inner is the store that answers.
+func (f *flaky) inner() driver.Store {
+	f.replacing.RLock()
+	defer f.replacing.RUnlock()
+	return f.Store
+}
+
+// replace has another store answer from now on.
+func (f *flaky) replace(s driver.Store) {
+	f.replacing.Lock()
+	defer f.replacing.Unlock()
+	f.Store = s
 }
 
 func (f *flaky) ask(ctx context.Context) error {
@@ -46,7 +63,7 @@ func (f *flaky) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, e
 	if f.halts.Load() && b.Items[0].Recorded {
 		return driver.Decisions{}, fmt.Errorf("connection reset: %w", driver.ErrUnavailable)
 	}
-	d, err := f.Store.Decide(ctx, b)
+	d, err := f.inner().Decide(ctx, b)
 	if f.lost.Load() {
 		return driver.Decisions{}, fmt.Errorf("connection reset: %w", driver.ErrUnavailable)
 	}
@@ -57,21 +74,21 @@ func (f *flaky) Finish(ctx context.Context, x driver.Finish) (driver.Finished, e
 	if err := f.ask(ctx); err != nil {
 		return driver.Finished{}, err
 	}
-	return f.Store.Finish(ctx, x)
+	return f.inner().Finish(ctx, x)
 }
 
 func (f *flaky) Look(ctx context.Context, l driver.Look) (driver.View, error) {
 	if err := f.ask(ctx); err != nil {
 		return driver.View{}, err
 	}
-	return f.Store.Look(ctx, l)
+	return f.inner().Look(ctx, l)
 }
 
 func (f *flaky) Change(ctx context.Context, change driver.Change) (driver.Changed, error) {
 	if err := f.ask(ctx); err != nil {
 		return nil, err
 	}
-	return f.Store.Change(ctx, change)
+	return f.inner().Change(ctx, change)
 }
 
 func (f *flaky) Close() error { return nil } // the test's hosts share it
@@ -125,7 +142,7 @@ func (w *world) host(dir string) *budget.Budget {
 
 func (w *world) used() int64 {
 	w.t.Helper()
-	view := must.Get(w.store.Store.Look(context.Background(), driver.Look{Budget: w.spec.Name, Now: time.Now().UnixMicro(), Limits: w.spec.Limits}))(w.t)
+	view := must.Get(w.store.inner().Look(context.Background(), driver.Look{Budget: w.spec.Name, Now: time.Now().UnixMicro(), Limits: w.spec.Limits}))(w.t)
 	return view.Limits[0].Used
 }
 
