@@ -154,15 +154,23 @@ func Store(ctx context.Context, url string, settings config.Store) (Backend, err
 		return nil, err
 	}
 	if file, ok := strings.CutPrefix(url, sqlitePrefix); ok {
-		return sqlitestore.Open(ctx, file, sqlitestore.Options{Timeout: settings.Timeout, History: settings.History})
+		return opened(sqlitestore.Open(ctx, file, sqlitestore.Options{Timeout: settings.Timeout, History: settings.History}))
 	}
 	password, err := password(settings)
 	if err != nil {
 		return nil, err
 	}
-	return redisstore.Open(ctx, url, redisstore.Options{
+	return opened(redisstore.Open(ctx, url, redisstore.Options{
 		Prefix: settings.Prefix, Timeout: settings.Timeout, Password: password, History: settings.History,
-	})
+	}))
+}
+
+// opened is nil with an error: an interface that holds a nil pointer would not be.
+func opened[S Backend](store S, err error) (Backend, error) {
+	if err != nil {
+		return nil, err
+	}
+	return store, nil
 }
 
 // Check reports whether [Store] would accept a URL, without opening anything. The error

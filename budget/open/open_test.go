@@ -1,6 +1,7 @@
 package open_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -78,6 +79,17 @@ func TestBudgetRefuses(t *testing.T) {
 		t.Errorf("no password: %v", err)
 	}
 	check.Is(t, check.Err(open.Store(t.Context(), "redis://a,b", config.Store{})), budget.ErrStoreConfig, "a faulty URL")
+}
+
+// A caller that asks whether there is a store to close must not be misled.
+func TestNoStoreWithAnError(t *testing.T) {
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, url := range []string{"sqlite:" + filepath.Join(t.TempDir(), "q.db"), "redis+sentinel://127.0.0.1:1/mymaster?x=y"} {
+		if store, err := open.Store(gone, url, config.Store{}); err == nil || store != nil {
+			t.Errorf("%s: store %#v, error %v; want no store and an error", url, store, err)
+		}
+	}
 }
 
 // Check refuses what Store refuses, and nothing else, without opening it.
