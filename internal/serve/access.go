@@ -133,12 +133,13 @@ func LoopbackName(host string) bool {
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return false
 	}
-	return strings.HasPrefix(host, "[") == strings.Contains(name, ":") && IsLoopback(name)
+	isURL := strings.HasPrefix(host, "[") == strings.Contains(name, ":")
+	return isURL && IsLoopback(name)
 }
 
 // IsLoopback reports whether a host is localhost or a loopback address.
 func IsLoopback(host string) bool {
-	if strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") {
+	if strings.ToLower(strings.TrimSuffix(host, ".")) == "localhost" { // EqualFold would take ſ for s
 		return true
 	}
 	ip := net.ParseIP(host)

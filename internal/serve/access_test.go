@@ -173,7 +173,7 @@ func TestLoopbackName(t *testing.T) {
 	}
 	for _, host := range []string{
 		"", ":80", "localhost:", "localhost:x", "localhost:909\xa6", "localhost:+80", "localhost:65536", "localhost:80:80", "localhost]", "[localhost", "[localhost]", "[localhost]:80",
-		"::1", "::1:80", "[::1", "::1]", "[[::1]]", "[::1]]", "[::1%lo]:80", "127.1", "0.0.0.0", "evil.example", "localhost@evil.example", "evil.example#localhost",
+		"::1", "::1:80", "[::1", "::1]", "[[::1]]", "[::1]]", "[::1%lo]:80", "127.1", "0.0.0.0", "evil.example", "localhost@evil.example", "evil.example#localhost", "localhoſt", "localhoſt:80",
 	} {
 		check.Equal(t, serve.LoopbackName(host), false, host)
 	}
