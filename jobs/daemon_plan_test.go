@@ -95,8 +95,9 @@ func TestPlannedRequest(t *testing.T) {
 		h := newHerd(t, setup{job: "schedule = \"@yearly\"", more: plannedDay(100, 60, `"job0"`)},
 			"schedule = \"@yearly\"\nregions = [\"US\", \"GB\", \"DE\"]\nparallel = 1\nneeds = { \"videos.list\" = 1 }", "job0")
 		h.takes = func() time.Duration { return 10 * time.Second }
+		h.options.Poll = DefaultPoll
 		h.begin()
-		after(90 * time.Second)
+		after(91 * time.Second)
 		must.Equal(t, h.inForce(), 0, "in force while nothing is needed")
 		must.Get(Trigger(t.Context(), h.store, h.list[1], nil, "now"))(t)
 		after(5 * time.Second)
@@ -105,7 +106,7 @@ func TestPlannedRequest(t *testing.T) {
 		h.take("backfill")
 		after(40 * time.Second)
 		must.Equal(t, h.used(), 100, "used")
-		check.EqualSlices(t, h.recordsOf("job0"), []string{"1m30s succeeded"}, "records")
+		check.EqualSlices(t, h.recordsOf("job0"), []string{"1m32s succeeded"}, "records")
 		h.crash(h.daemons[0])
 	})
 }

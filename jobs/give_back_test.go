@@ -62,6 +62,7 @@ func TestACancelledPassIsNotGivenBack(t *testing.T) {
 			job := w.list[0]
 			job.BudgetParallel = 1
 			defer w.busy()()
+			w.options.Poll = DefaultPoll
 			stop := w.daemon(false)
 			var request Request
 			if asked {

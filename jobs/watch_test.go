@@ -65,7 +65,7 @@ func TestTheStoresClockJumps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{job: oneRegion + "\ntimeout = \"4h\"\noverlap = \"allow\"\nparallel = 1"})
 		jumps := &jumping{State: w.store}
-		w.options.State = jumps
+		w.options.State, w.options.Poll = jumps, DefaultPoll
 		w.options.Transport = direct{slow(20*time.Minute, w.sandbox)}
 		after(7 * time.Second) // the daemons look between two heartbeats
 		stopFirst, stopSecond := w.daemon(false), w.daemon(false)
@@ -134,6 +134,7 @@ func TestAStoreThatIsHalfAway(t *testing.T) {
 				w.options.State = unchanging{w.store, fails}
 			}
 			w.spendOn(unlocked{w.store, fails})
+			w.options.Poll = DefaultPoll
 			after(7 * time.Second) // the daemon looks between two heartbeats
 			w.follow(false, 5*time.Hour)
 			check.EqualSlices(t, w.history(), []string{"3h0m0s succeeded"}, "history")
