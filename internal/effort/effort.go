@@ -63,15 +63,18 @@ func Processes(t testing.TB) {
 func Unraced(t testing.TB) {
 	t.Helper()
 	if raced {
-		t.Skip("the race detector has nothing to find here: the test runs without it")
+		t.Skip("not under the race detector: nothing meets here, or meets in another test too")
 	}
 }
+
+// Raced reports whether the race detector is on: a test that is long for it may do less.
+func Raced() bool { return raced }
 
 // folder is the package's folder; a test may change to another.
 var folder, _ = os.Getwd()
 
-// Seed is a seed for the test: QUOTACTL_SEED, else a random one. A test that fails prints the
-// command that repeats it.
+// Seed is a seed for the test: QUOTACTL_SEED, else a random one. A test that fails, or panics,
+// prints the command that repeats it.
 func Seed(t testing.TB) uint64 {
 	t.Helper()
 	seed := rand.Uint64()
@@ -81,11 +84,7 @@ func Seed(t testing.TB) uint64 {
 			t.Fatalf("%s: %v: use a number", seedVariable, err)
 		}
 	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Log("to repeat: " + Repeat(t, seed))
-		}
-	})
+	t.Log("to repeat: " + Repeat(t, seed)) // go test shows it if the test fails
 	return seed
 }
 
@@ -95,7 +94,11 @@ func Repeat(t testing.TB, seed uint64) string {
 	for i, part := range parts {
 		parts[i] = "^" + regexp.QuoteMeta(part) + "$"
 	}
-	return fmt.Sprintf("cd %s && %s=%s %s=%d go test -count=1 -timeout 0 -run %s .", quote(folder), effortVariable, efforts[chosen()], seedVariable, seed, quote(strings.Join(parts, "/")))
+	race := ""
+	if raced {
+		race = "-race "
+	}
+	return fmt.Sprintf("cd %s && %s=%s %s=%d go test %s-count=1 -timeout 0 -run %s .", quote(folder), effortVariable, efforts[chosen()], seedVariable, seed, race, quote(strings.Join(parts, "/")))
 }
 
 // quote quotes a word for the shell.

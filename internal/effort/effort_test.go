@@ -13,15 +13,12 @@ import (
 // failing records what a test that failed would have printed.
 type failing struct {
 	testing.TB
-	cleanups []func()
 	log      string
 	fatal    string
 }
 
 func (f *failing) Helper()           {}
 func (f *failing) Name() string      { return "TestWalk/it's (here)" }
-func (f *failing) Failed() bool      { return true }
-func (f *failing) Cleanup(do func()) { f.cleanups = append(f.cleanups, do) }
 func (f *failing) Log(args ...any)   { f.log += fmt.Sprint(args...) }
 func (f *failing) Fatalf(format string, args ...any) {
 	f.fatal += fmt.Sprintf(format, args...)
@@ -36,7 +33,6 @@ func TestAFailedTestSaysHowToRepeatIt(t *testing.T) {
 		t.Setenv("QUOTACTL_TOKEN", "s3cret")
 		f := &failing{TB: t}
 		check.Equal(t, Seed(f), 12345, "seed, want that of the variable")
-		f.cleanups[0]()
 		command, found := strings.CutPrefix(f.log, "to repeat: ")
 		if !found {
 			t.Fatalf("printed %q", f.log)
