@@ -21,7 +21,7 @@ import (
 // a file for the daemons' log.
 func TestSimulate(t *testing.T) {
 	seed := effort.Seed(t)
-	days := effort.Of(3, 10, 0)
+	days := effort.Of(3, weighed, 0)
 	seeds := effort.Of[uint64](1, 1, 2, 1)
 	if seeds == 1 {
 		show(t, draw(t, ordinary, seed, days))
@@ -51,8 +51,9 @@ func show(t *testing.T, m month) {
 	checkMonth(t, m, ours)
 }
 
-// whole is how many days make a month.
-const whole = 28
+// whole is how many days make a month, and weighed from how many on the yield is held to a
+// least one.
+const whole, weighed = 28, 10
 
 // checkMonth holds a month to what is promised.
 func checkMonth(t *testing.T, m month, c *tally) {
@@ -61,7 +62,7 @@ func checkMonth(t *testing.T, m month, c *tally) {
 	if len(c.days) < whole { // a fault weighs more in fewer days
 		least = 0.93
 	}
-	if got := c.yield(); got < least && len(c.days) >= 10 {
+	if got := c.yield(); got < least && len(c.days) >= weighed {
 		t.Errorf("yield %.4f, want %.2f at least", got, least)
 	}
 	for i, d := range c.days {

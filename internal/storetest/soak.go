@@ -26,7 +26,7 @@ import (
 // soak's requests, but the store may process concurrent requests in any order.
 func Soak(t *testing.T, open Open, held int) {
 	t.Helper()
-	steps, seed := effort.Of[uint64](4_000, 10_000, 20_000, 10_000_000), effort.Seed(t)
+	steps, seed := effort.Of[uint64](4_000, 20_000, 20_000, 10_000_000), effort.Seed(t)
 	began := time.Now()
 	const lanes = 2
 	all := make([]*soakLane, lanes)

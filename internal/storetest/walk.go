@@ -38,7 +38,7 @@ func WalkCalm(t *testing.T, open Open, steps int) {
 	t.Helper()
 	effort.Unraced(t)
 	seed := effort.Seed(t)
-	steps = effort.Of(min(steps, 2000), min(steps, 4000), steps, 100*steps)
+	steps = effort.Of(min(steps, 2000), min(steps, longWalk/2), steps, 100*steps)
 	walk(t, open, seed, steps, true, []string{"granted", "refused", "replayed", "settled", "released", "looked", "limits changed",
 		"refused by rolling", "refused by coarse", "refused by calendar", "refused by guarded calendar", "refused by concurrent", "recorded", "lost", "locked", "history", "kept"})
 }
@@ -54,7 +54,11 @@ func walk(t *testing.T, open Open, seed uint64, steps int, calm bool, musts []st
 	w := &walker{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), counts: map[string]int{}, calm: calm}
 	clock := func() int64 { return w.now }
 	w.store, w.model = open(t, clock), memstore.New(clock)
-	lacks := func(must string) bool { return steps >= longWalk && w.counts[must] == 0 }
+	long := longWalk
+	if calm { // it has less to come by
+		long /= 2
+	}
+	lacks := func(must string) bool { return steps >= long && w.counts[must] == 0 }
 	for w.step < steps || w.step < 12*steps && slices.ContainsFunc(musts, lacks) {
 		w.episode(200 + w.rng.IntN(400))
 	}
@@ -246,7 +250,7 @@ func (w *walker) same(what string, asked, got any, gotErr error, want any, wantE
 	}
 	got = w.named(got, want)
 	if gotErr != nil || wantErr != nil || !reflect.DeepEqual(got, want) && !emptyBoth(got, want) {
-		w.t.Fatalf("seed %d, step %d, %s at %d:\nasked %+v\n  got %+v, %v\n want %+v, %v", w.seed, w.step, what, w.now, asked, got, gotErr, want, wantErr)
+		w.t.Fatalf("seed %d, step %d, %s at %d:\nasked %+v\nthe store answers %+v, %v\nthe model answers %+v, %v", w.seed, w.step, what, w.now, asked, got, gotErr, want, wantErr)
 	}
 }
 

@@ -141,7 +141,7 @@ func TestPagesWithActions(t *testing.T) {
 	b.signIn(w, "/", token)
 	for _, one := range pages {
 		found := faults{}
-		for _, v := range effort.Of([]view{{phone, true}}, []view{{phone, true}}, []view{{phone, true}, {desk, false}}) {
+		for _, v := range effort.Of([]view{{phone, true}}, []view{{desk, false}}, []view{{phone, true}, {desk, false}}) {
 			b.size(v.width, v.dark)
 			b.visit(w.url+one.path, http.StatusOK)
 			found.add(v.String(), b.inspect(v.width))

@@ -43,7 +43,8 @@ type view struct {
 
 func (v view) String() string { return fmt.Sprintf("at %d pixels, dark %t", v.width, v.dark) }
 
-// Each page is sound at the width of a desk and of a phone, in light and in dark: no error, no
+// Each page is sound at the width of a desk and of a phone, in light and in dark (in two of
+// these four ways unless the effort is full): no error, no
 // request to another host, nothing that the page's policy blocks, nothing wider than the
 // window, nothing that axe finds, and all that can be used is reached by Tab. It is not wider
 // than the narrowest window, either, to which a reader may have enlarged it.
