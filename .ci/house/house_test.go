@@ -80,9 +80,9 @@ func TestFaults(t *testing.T) {
 		{"top | | what | low x.y/z/inner$\nlow | | what |\nkit | kit | what |", nil},
 		{"low | | what |\ntop | | what | low x.y/z\nkit | kit | what |", []string{"top may import low, which does not stand below it"}},
 		{"top | | what | low kit x.y/z\nlow | | what |\nkit | kit | what |", []string{"top may import kit, and does not"}},
-		{"top | | what | low x.y/z$\nlow | | what |\nkit | kit | what |", []string{"top may import x.y/z$, and does not"}},
+		{"top | | what | low x.y/z$\nlow | | what |\nkit | kit | what |", []string{"top imports x.y/z/inner, which its line does not name: name it there if it stands below, or move the code", "top may import x.y/z$, and does not"}},
 		{"top | | what | low x.y/z\nlow | kit | what |\nkit | | what |", []string{"top imports low, a test kit", "kit imports testing, but is not marked kit"}},
-		{"top | | what | x.y/z\nkit | kit | what |\ngone | | what |", []string{"low has no line: add one, above all that it imports and below all that import it", "there is no package gone"}},
+		{"top | | what | x.y/z\nkit | kit | what |\ngone | | what |", []string{"low has no line: add one, above all that it imports and below all that import it, such as: low | | what it is for |", "top imports m/low, which its line does not name: name it there if it stands below, or move the code", "there is no package gone"}},
 	} {
 		rooms, err := readRooms(c.table)
 		if err != nil {
@@ -94,6 +94,23 @@ func TestFaults(t *testing.T) {
 		}
 		equal(t, c.table, faults(rooms, tree), want...)
 	}
+}
+
+// The files of other systems and tags are held to the table too, and so is cgo.
+func TestImportsOfEachBuild(t *testing.T) {
+	tree := module(t, map[string]string{
+		"top/a_windows.go": "package top\n\nimport _ \"x.y/z\"\n",
+		"top/b.go":         "//go:build race\n\npackage top\n\nimport _ \"C\"\n",
+	})
+	rooms, err := readRooms("top | | what |")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, name := range []string{"C", "x.y/z"} {
+		want = append(want, table+": top imports "+name+", which its line does not name: name it there if it stands below, or move the code")
+	}
+	equal(t, "faults", faults(rooms, tree), want...)
 }
 
 func TestLayers(t *testing.T) {

@@ -21,6 +21,22 @@ type room struct {
 
 func (r *room) is(mark string) bool { return slices.Contains(r.marks, mark) }
 
+// mayImport reports whether the line of a room lets it import a package.
+func (r *room) mayImport(module, name string) bool {
+	if inside, ok := strings.CutPrefix(name, module+"/"); ok {
+		return slices.Contains(r.rooms, inside) || r.is("tests") && inside == r.name // an outer test imports its own package
+	}
+	first, _, _ := strings.Cut(name, "/")
+	isStandard := !strings.Contains(first, ".") && name != "C"
+	return isStandard || slices.ContainsFunc(r.libraries, func(library string) bool { return isOf(name, library) })
+}
+
+// isOf reports whether a package is of a library, as the table names it.
+func isOf(name, library string) bool {
+	alone, exact := strings.CutSuffix(library, "$")
+	return name == alone || !exact && strings.HasPrefix(name, library+"/")
+}
+
 // readRooms reads the table.
 func readRooms(text string) (rooms []*room, err error) {
 	short := map[string]string{}
@@ -61,8 +77,8 @@ func readRooms(text string) (rooms []*room, err error) {
 	return rooms, nil
 }
 
-// faults lists what is wrong with the table beside the packages. Whether a package imports
-// only what it may is what depguard checks: see layers.
+// faults lists what is wrong with the table beside the packages. It reads the files of every
+// system and tag; depguard, see layers, those that are built here.
 func faults(rooms []*room, t *tree) (list []string) {
 	fault := func(format string, args ...any) { list = append(list, table+": "+fmt.Sprintf(format, args...)) }
 	floor := map[string]int{}
@@ -71,7 +87,7 @@ func faults(rooms []*room, t *tree) (list []string) {
 	}
 	for _, p := range t.packages {
 		if _, ok := floor[p.path]; !ok {
-			fault("%s has no line: add one, above all that it imports and below all that import it", p.path)
+			fault("%s has no line: add one, above all that it imports and below all that import it, such as: %s | | what it is for |", p.path, p.path)
 		}
 	}
 	for i, r := range rooms {
@@ -84,6 +100,11 @@ func faults(rooms []*room, t *tree) (list []string) {
 			fault("%s imports testing, but is not marked kit", r.name)
 		}
 		imports := t.packages[at].imports(r.is("tests"))
+		for _, name := range imports {
+			if !r.mayImport(t.module, name) {
+				fault("%s imports %s, which its line does not name: name it there if it stands below, or move the code", r.name, name)
+			}
+		}
 		for _, name := range r.rooms {
 			switch to := floor[name]; {
 			case to <= i:
@@ -96,7 +117,7 @@ func faults(rooms []*room, t *tree) (list []string) {
 			}
 		}
 		for _, name := range r.libraries {
-			if !slices.ContainsFunc(imports, func(one string) bool { return one+"$" == name || strings.HasPrefix(one, name) }) {
+			if !slices.ContainsFunc(imports, func(one string) bool { return isOf(one, name) }) {
 				fault("%s may import %s, and does not", r.name, name)
 			}
 		}

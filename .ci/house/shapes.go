@@ -124,7 +124,7 @@ func functionsAbove(t *tree, list []*pack, most int) map[string]int {
 				default:
 					return true
 				}
-				add(name, t.fset.Position(n.Pos()).Line, t.fset.Position(n.End()).Line)
+				add(name, t.fset.PositionFor(n.Pos(), false).Line, t.fset.PositionFor(n.End(), false).Line)
 				return false
 			})
 		}
