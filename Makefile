@@ -2,7 +2,7 @@
 #                included, with the race detector for the packages that build without
 #                SQLite; and client libraries in testdata/clients, a module of their own
 # make test-full  the same with full effort (long random walks, ten daemons, two months of
-#                fake time), everything once more with the race detector, and the pages
+#                fake time), everything but the longest walks once more with the race detector, and the pages
 #                in Chromium
 # make soak       ten million charges on each store, counted by the test itself
 # make simulate   a month of two daemons in fake time, by days, beside the same month with a
@@ -41,7 +41,7 @@ RACE := -race $(UNRACED:%='-gcflags=%=-race=false -dwarf=false')
 # collect it less often, which is a fifth of what the tests compute.
 TEST := GOGC=400 $(GO) test -vet=off -timeout 60m
 # Small tests wait more than they compute, so more of them run at a time than there
-# are cores. Larger ones keep the cores busy, and .ci/run has two stages side by side.
+# are cores. Larger ones keep the cores busy, and .ci/run has three stages side by side.
 SMALL := -p 4 -parallel 8
 LARGE := -p 2 -parallel 4
 # These packages build without SQLite, which takes minutes to build for the race detector:
@@ -57,6 +57,10 @@ RACED ?= $(LONGEST) ./...
 # openai-go alone takes a minute and more to compile: make test-full has it, and races the
 # clients. make lint checks its types.
 CLIENTS := ./discord/... ./github/... ./slack/... ./youtube/...
+
+# A CDPATH may lead cd elsewhere, and a go.work above this folder hides the tools.
+unexport CDPATH
+export GOWORK = off
 
 .PHONY: test test-full test-effort test-race test-clients test-browser lint bench needs needs-browser fuzz mutants soak simulate page-speed screenshots
 
@@ -84,7 +88,7 @@ test-race: needs
 test-clients: needs
 	cd testdata/clients && GORACE=atexit_sleep_ms=0 $(TEST) $(LARGE) -race ./...
 
-# A browser that has the machine to itself takes a minute for all pages.
+# A browser that has the machine to itself takes two minutes for all pages.
 test-browser: needs-browser
 	cd testdata/browser && $(TEST) -count=1 ./...
 
@@ -105,7 +109,8 @@ needs-browser:
 # the types are checked.
 TYPES := $(GO) run $(TOOLS) ./.ci/types
 lint: needs
-	@unformatted="$$(gofmt -l $$(git ls-files '*.go'))"; \
+	@files="$$(git ls-files -co --exclude-standard --deduplicate '*.go')" && [ -n "$$files" ] || { echo "no files: is this a checkout of git?"; exit 1; }; \
+	  unformatted="$$(gofmt -l $$files)" || exit 1; \
 	  if [ -n "$$unformatted" ]; then echo "not gofmt'd:"; echo "$$unformatted"; exit 1; fi
 	$(TYPES) darwin .
 	$(TYPES) linux testdata/clients
@@ -148,8 +153,9 @@ simulate:
 # compiled them, without the counters that guide a fuzzer to new code: for a few thousand
 # inputs those cost more to compile than they find.
 fuzz:
-	@binary="$$(mktemp -d)" && trap 'rm -rf "$$binary"' EXIT; \
-	for package in $$(git grep -l '^func Fuzz' -- '*_test.go' | xargs -n 1 dirname | sort -u); do \
+	@binary="$$(mktemp -d)" && trap 'rm -rf "$$binary"' EXIT || exit 1; \
+	files="$$(git grep -l '^func Fuzz' -- '*_test.go')" || { echo "no fuzzers: is this a checkout of git?"; exit 1; }; \
+	for package in $$(echo "$$files" | xargs -n 1 dirname | sort -u); do \
 	  $(GO) test -vet=off $(if $(UNGUIDED),,-fuzz .) -c -o "$$binary/fuzz.test" "./$$package" || exit 1; \
 	  corpus="$$($(GO) env GOCACHE)/fuzz/$$($(GO) list "./$$package")"; \
 	  for name in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9]*\)(.*/\1/p' "$$package"/*_test.go); do \

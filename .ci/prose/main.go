@@ -38,7 +38,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	tracked, err := exec.Command("git", "ls-files", "-z").Output()
+	tracked, err := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate").Output()
 	if err != nil {
 		log.Fatal("git ls-files: ", err)
 	}
