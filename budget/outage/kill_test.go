@@ -307,7 +307,7 @@ func TestKilledThroughOutages(t *testing.T) {
 // spentBy is how many calls the ledger counts.
 func spentBy(t *testing.T, url string) (calls int64, err error) {
 	t.Helper()
-	store, err := redisstore.Open(t.Context(), url, redisstore.Options{})
+	store, err := redisstore.Open(t.Context(), url, redisstore.Options{Timeout: timeout})
 	if err != nil {
 		return 0, err
 	}

@@ -17,6 +17,9 @@ import (
 // calm is a store's timeout of which two fifths are mostly plenty for one attempt.
 const calm = time.Second
 
+// errNotSent is a first attempt whose time was over before it was sent.
+var errNotSent = fmt.Errorf("the first attempt did not reach the server: %w", driver.ErrUnavailable)
+
 // behind is a store behind a proxy, which has been asked for the clock.
 func behind(t *testing.T, timeout time.Duration) (*redisstore.Store, *proxy, *redistest.Server) {
 	t.Helper()
@@ -48,7 +51,7 @@ func loseAnswersTo(t *testing.T, what fate, timeout time.Duration) error {
 		return err
 	}
 	if !d.Replayed {
-		t.Errorf("%+v, want the replay of what the lost answer told", d)
+		return fmt.Errorf("%w: %+v, want the replay of what the lost answer told", errNotSent, d)
 	}
 	if d, err = decideInTime(store, driver.Item{ID: "open", Operation: "op", Units: 7, Lease: time.Hour.Microseconds()}); err != nil {
 		return err
@@ -59,8 +62,9 @@ func loseAnswersTo(t *testing.T, what fate, timeout time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if done.Result != driver.Released || !done.Replayed {
-		t.Errorf("release: %+v", done)
+	must.Equal(t, done.Result, driver.Released)
+	if !done.Replayed {
+		return fmt.Errorf("%w: %+v, want the replay of a release", errNotSent, done)
 	}
 	p.next <- what
 	job, err := store.Job(t.Context(), "j")

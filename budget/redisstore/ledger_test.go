@@ -53,14 +53,14 @@ func ledgerOf(t testing.TB, server *redis.Client, budget string) map[string]int6
 	return held
 }
 
-// startsOf reads when each id of a budget was charged, past the store.
-func startsOf(t testing.TB, server *redis.Client, budget string) map[string]int64 {
+// starts are when each id was charged, by the entries of a ledger.
+func starts(t testing.TB, entries map[string]string) map[string]int64 {
 	t.Helper()
-	entries, err := server.HGetAll(t.Context(), "quotactl:v1:{"+budget+"}:e").Result()
-	if err != nil || len(entries) == 0 {
-		t.Fatalf("%d entries, %v", len(entries), err)
+	if len(entries) == 0 {
+		t.Fatal("no entries")
 	}
 	starts := map[string]int64{}
+	var err error
 	for id, entry := range entries {
 		if starts[id], err = strconv.ParseInt(strings.Split(entry, "|")[5], 10, 64); err != nil {
 			t.Fatalf("entry %s is %q: %v", id, entry, err)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,7 +25,7 @@ var lossyCharges = effort.Of(1000, 2000, 5000)
 const (
 	lossyClients = 8
 	lossyPercent = 30
-	lossyTimeout = 150 * time.Millisecond
+	lossyTimeout = 150 * time.Millisecond // at first
 )
 
 // wide limits refuse nothing here.
@@ -88,25 +89,39 @@ func sendAgain(t testing.TB, store *redisstore.Store, charges []*wanted) []drive
 // sends what is unknown again, and wants each id in the ledgers once.
 func loseAnswers(t *testing.T, url string, proxies []*proxy, budgets []string, ledger func(budget string) map[string]int64) {
 	t.Helper()
-	for _, p := range proxies {
-		p.percent.Store(lossyPercent)
-	}
 	all := make([][]wanted, lossyClients)
-	var clients sync.WaitGroup
-	for c := range all {
-		store := openStore(t, url, redisstore.Options{Timeout: lossyTimeout})
-		clients.Go(func() {
-			for i := range lossyCharges / lossyClients {
-				w := wanted{budget: budgets[(c+i)%len(budgets)], id: fmt.Sprint(c, "-", i), units: int64(1 + (c+i)%5)}
-				w.askFor(t, store)
-				all[c] = append(all[c], w)
-			}
-		})
-	}
-	clients.Wait()
+	round := 0
+	inTime(t, lossyTimeout, func(timeout time.Duration) error {
+		round++
+		for _, p := range proxies {
+			p.percent.Store(lossyPercent)
+		}
+		var granted atomic.Int64
+		var clients sync.WaitGroup
+		for c := range all {
+			store := openStore(t, url, redisstore.Options{Timeout: timeout})
+			clients.Go(func() {
+				for i := range lossyCharges / lossyClients {
+					w := wanted{budget: budgets[(c+i)%len(budgets)], id: fmt.Sprint(round, "-", c, "-", i), units: int64(1 + (c+i)%5)}
+					w.askFor(t, store)
+					all[c] = append(all[c], w)
+					if w.at != 0 {
+						granted.Add(1)
+					}
+				}
+			})
+		}
+		clients.Wait()
+		for _, p := range proxies {
+			p.percent.Store(0)
+		}
+		if n := granted.Load(); n < int64(lossyCharges)/4 {
+			return fmt.Errorf("%d of %d charges were granted: %w", n, lossyCharges, driver.ErrUnavailable)
+		}
+		return nil
+	})
 	spoilt, scripts := int64(0), int64(0)
 	for _, p := range proxies {
-		p.percent.Store(0)
 		spoilt, scripts = spoilt+p.spoilt(), scripts+p.scripts.Load()
 		t.Log(p)
 	}
@@ -141,7 +156,7 @@ func loseAnswers(t *testing.T, url string, proxies []*proxy, budgets []string, l
 			}
 		}
 	}
-	t.Logf("of %d charges %d were unknown; %d of these had been charged", lossyCharges, unknown, charged)
+	t.Logf("of %d charges %d were unknown; %d of these had been charged", round*lossyCharges, unknown, charged)
 	if unknown == 0 || charged == 0 {
 		t.Error("no outcome was left unknown: the test does not test what is sent again")
 	}

@@ -162,8 +162,20 @@ func TestSentinelReplacesStoppedMaster(t *testing.T) {
 	}, func(master *redistest.Server) {
 		goOn(t, master)
 		admin := master.Client()
-		// It answers after what came before.
-		for id, at := range startsOf(t, admin, name) {
+		var role *redis.Cmd
+		var entries *redis.MapStringStringCmd
+		redistest.Await(t, "the old master's answer", func() bool { // it comes after what came before
+			_, err := admin.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
+				role, entries = p.Do(t.Context(), "ROLE"), p.HGetAll(t.Context(), "quotactl:v1:{"+name+"}:e")
+				return nil
+			})
+			return err == nil
+		})
+		if is := role.Val().([]any)[0]; is != "master" {
+			t.Logf("it became a %s before it could be asked", is)
+			return
+		}
+		for id, at := range starts(t, entries.Val()) {
 			if at > newest {
 				t.Errorf("the old master charged %s when it went on", id)
 			}

@@ -55,8 +55,11 @@ func TestLockKeepsIdleBudget(t *testing.T) {
 			}
 			kept := func(want int) {
 				t.Helper()
-				must.Get(b.try("up/other", item(fmt.Sprint(b.now), 1)))(t)
-				budgets := query[int](t, b.path, "SELECT count(*) FROM budget WHERE name = '"+name+"'")
+				var budgets int
+				for call := 0; call == 0 || budgets > want && call < 1000; call++ { // on a busy machine a later call finds the time to delete it
+					must.Get(b.try("up/other", item(fmt.Sprint(b.now, "/", call), 1)))(t)
+					budgets = query[int](t, b.path, "SELECT count(*) FROM budget WHERE name = '"+name+"'")
+				}
 				if locks := query[int](t, b.path, "SELECT count(*) FROM lock"); budgets != want || (locks > 0) != (want > 0) {
 					t.Fatalf("%d budgets and %d locks %d µs past noon, want %d budgets", budgets, locks, b.now-noon, want)
 				}

@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/open"
@@ -17,8 +19,19 @@ import (
 func TestChargeWhoseAnswerWasLost(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
+	for timeout := 2 * time.Second; !chargeWithoutAnswer(t, server, timeout); timeout *= 2 { // it was not sent in that time
+		if timeout > patience {
+			t.Fatalf("within %s a charge is not sent", timeout)
+		}
+	}
+}
+
+// chargeWithoutAnswer has a store with this timeout lose the answer to a charge. sent: the charge
+// reached the server.
+func chargeWithoutAnswer(t *testing.T, server *redistest.Server, timeout time.Duration) (sent bool) {
+	t.Helper()
 	proxy := redistest.StartProxy(t, server.Addr, 1)
-	config := writeConfig(t, strings.NewReplacer("sqlite:quotactl.db", "redis://"+proxy.Addr, `timeout = "1m"`, `timeout = "2s"`).Replace(serveConfig))
+	config := writeConfig(t, strings.NewReplacer("sqlite:quotactl.db", "redis://"+proxy.Addr, `timeout = "1m"`, fmt.Sprintf("timeout = %q", timeout)).Replace(serveConfig))
 	charge := func(args ...string) (code int, charged, replayed, said string) {
 		t.Helper()
 		var stdout, stderr bytes.Buffer
@@ -30,6 +43,7 @@ func TestChargeWhoseAnswerWasLost(t *testing.T) {
 		}
 		return code, charged, replayed, stderr.String()
 	}
+	first := fmt.Sprint("first-", timeout)
 	const keptAway = "asked once in"
 	b := must.Get(open.Budget(t.Context(), config, "shop/main"))(t)
 	defer func() { _ = b.Close() }()
@@ -41,8 +55,10 @@ func TestChargeWhoseAnswerWasLost(t *testing.T) {
 	}
 	proxy.Drop.Store(true)
 	var refused *budget.RefusedError
-	if _, err := b.Charge(t.Context(), budget.Call{Operation: "get", ID: "first"}); !errors.As(err, &refused) || refused.NotCharged {
+	if _, err := b.Charge(t.Context(), budget.Call{Operation: "get", ID: first}); !errors.As(err, &refused) {
 		t.Fatalf("an answer that was lost: %v", err)
+	} else if refused.NotCharged {
+		return false
 	}
 	lost := func(want string, args ...string) {
 		t.Helper()
@@ -55,14 +71,15 @@ func TestChargeWhoseAnswerWasLost(t *testing.T) {
 			return away
 		})
 	}
-	lost("null", "--id", "first")
+	lost("null", "--id", first)
 	lost("false") // it made the id, and did not send it
 	proxy.Drop.Store(false)
 	redistest.Await(t, "the store to be back", func() bool {
-		code, charged, replayed, said := charge("--id", "first")
+		code, charged, replayed, said := charge("--id", first)
 		if code == exitDone && (charged != "true" || replayed != "true") {
 			t.Errorf("charged %s, replayed %s: %s", charged, replayed, said)
 		}
 		return code == exitDone
 	})
+	return true
 }

@@ -53,7 +53,7 @@ func TestDocumentedHTTP(t *testing.T) {
 	}
 	command := strings.Fields(strings.Replace(httpBlock(t, "sh", "daemon"), docPort, "0", 1))
 	must.Equal(t, command[0], "quotactl", "the daemon is started by", command)
-	d := startServing(t, httpBlock(t, "toml", "costs.toml"), command[1:]...)
+	d := startServing(t, patientConfig(httpBlock(t, "toml", "costs.toml")), command[1:]...)
 	_, port, _ := strings.Cut(strings.TrimPrefix(d.address(), "http://"), ":")
 	run := func(language, name, file string, program ...string) string {
 		t.Helper()

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 //
 //	code N PROGRAM ARG…    runs a program that must exit with code N
 //	until N PROGRAM ARG…   runs it until it exits with code N
-//	tells REGEXP PROGRAM ARG… runs it until its stderr matches
+//	tells CODE REGEXP PROGRAM ARG… runs it until its stderr matches; each run exits with CODE
 //	json PATH VALUE        the last stdout is JSON and has VALUE, as JSON, at
 //	                       PATH; steps are joined by dots, len is a length
 //	json PATH ~ REGEXP     the same, for a value as JSON that matches
@@ -117,12 +117,19 @@ func cmdUntil(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func cmdTells(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: tells REGEXP PROGRAM ARG…")
+	if neg || len(args) < 3 {
+		ts.Fatalf("usage: tells CODE REGEXP PROGRAM ARG…")
 	}
-	what, err := regexp.Compile(args[0])
+	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
-	repeat(ts, args[1:], func(int) bool { return what.MatchString(ts.ReadFile("stderr")) })
+	what, err := regexp.Compile(args[1])
+	ts.Check(err)
+	repeat(ts, args[2:], func(code int) bool {
+		if code != want {
+			ts.Fatalf("exit code %d, want %d each time", code, want)
+		}
+		return what.MatchString(ts.ReadFile("stderr"))
+	})
 }
 
 // repeat runs a program until that is enough.
