@@ -13,13 +13,13 @@ import (
 // failing records what a test that failed would have printed.
 type failing struct {
 	testing.TB
-	log      string
-	fatal    string
+	log   string
+	fatal string
 }
 
-func (f *failing) Helper()           {}
-func (f *failing) Name() string      { return "TestWalk/it's (here)" }
-func (f *failing) Log(args ...any)   { f.log += fmt.Sprint(args...) }
+func (f *failing) Helper()         {}
+func (f *failing) Name() string    { return "TestWalk/it's (here)" }
+func (f *failing) Log(args ...any) { f.log += fmt.Sprint(args...) }
 func (f *failing) Fatalf(format string, args ...any) {
 	f.fatal += fmt.Sprintf(format, args...)
 }
