@@ -2,8 +2,8 @@
 #                included, with the race detector for the packages that build without
 #                SQLite; and client libraries in testdata/clients, a module of their own
 # make test-full  the same with full effort (long random walks, ten daemons, two months of
-#                fake time), everything but the longest walks once more with the race detector, and the pages
-#                in Chromium
+#                fake time), everything but the longest walks once more with the race
+#                detector, and the pages in Chromium
 # make soak       ten million charges on each store, counted by the test itself
 # make simulate   a month of two daemons in fake time, by days, beside the same month with a
 #                crontab; ten with shares, holds and deferral, the first beside floors and a
@@ -110,7 +110,7 @@ needs-browser:
 TYPES := $(GO) run $(TOOLS) ./.ci/types
 lint: needs
 	@files="$$(git ls-files -co --exclude-standard --deduplicate '*.go')" && [ -n "$$files" ] || { echo "no files: is this a checkout of git?"; exit 1; }; \
-	  unformatted="$$(gofmt -l $$files)" || exit 1; \
+	  unformatted="$$(gofmt -l $$files)"; \
 	  if [ -n "$$unformatted" ]; then echo "not gofmt'd:"; echo "$$unformatted"; exit 1; fi
 	$(TYPES) darwin .
 	$(TYPES) linux testdata/clients
