@@ -48,7 +48,7 @@ func testFence(t *testing.T, w *world) {
 	done := must.Get(w.store.Finish(context.Background(), driver.Finish{Budget: w.budget, Now: w.now, ID: "reserved", Units: 5}))(t)
 	must.Equal(t, done.Result, driver.Settled, "settle what was reserved before")
 	late := item("late", zombie)
-	late.Deadline = time.UnixMicro(w.now - second)
+	late.Deadline = time.UnixMicro(w.now - hour)
 	decide(driver.Late, late)
 	w.now += hour
 	decide(driver.Granted, item("later", zombie)) // the fence's end
