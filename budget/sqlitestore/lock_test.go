@@ -169,7 +169,7 @@ func TestLockComesAsTheCallGivesUp(t *testing.T) {
 	b := newBench(t, rolling(10, hour))
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	for range 2000 { // a call that gave up and kept the lock would hang here
+	for range 2000 {
 		if err := sqlitestore.WaitForLock(ended, b.store); err == nil { // it came first
 			sqlitestore.DropLock(b.store)
 		}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -48,13 +50,12 @@ func TestDocumentedPlan(t *testing.T) {
 	t.Parallel()
 	effort.Processes(t)
 	w := newPlanWay(t)
+	const documented = "2026-11-27 03:00:00Z"
+	hour := documented // of the first call that does not fit
 	says := func(name string) {
 		t.Helper()
 		w.write(name+".run", "exec 2>&1\n"+w.block("sh", name))
-		got, want := string(w.run(0, "sh", name+".run")), w.block("text", name)
-		// The ledger's clock goes on in real time, and a busy machine may need five minutes for all calls.
-		got = strings.ReplaceAll(got, "2026-11-27 04:00:00Z", "2026-11-27 03:00:00Z")
-		if got != want {
+		if got, want := string(w.run(0, "sh", name+".run")), strings.ReplaceAll(w.block("text", name), documented, hour); got != want {
 			t.Errorf("%s said\n%s\nwant\n%s", name, got, want)
 		}
 	}
@@ -65,7 +66,12 @@ func TestDocumentedPlan(t *testing.T) {
 	w.run(75, "sh", "-ec", strings.Replace(w.block("sh", "ci"), "larger.toml", "costs.toml", 1))
 	says("status")
 	says("json")
-	w.run(0, "sh", "-c", "for i in $(seq 80); do quotactl charge youtube/key1 search.list --job backfill || exit; done")
+	charged := json.NewDecoder(bytes.NewReader(w.run(0, "sh", "-c", "for i in $(seq 80); do quotactl charge youtube/key1 search.list --job backfill --json || exit; done")))
+	for range 76 { // 75 fit; the ledger's clock goes on in real time, and a busy machine needs five minutes for all calls
+		var call struct{ At time.Time }
+		must.Do(t, charged.Decode(&call))
+		hour = call.At.UTC().Truncate(time.Hour).Format("2006-01-02 15:04:05Z")
+	}
 	says("replay")
 }
 

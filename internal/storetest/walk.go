@@ -84,6 +84,7 @@ type walker struct {
 	budget  string
 	configs [][]limit.Limit // of two processes that share the budget
 	lengths []int64         // of the rolling windows, for choosing steps of time
+	longest int64           // how long the budget's charges may be held
 	calm    bool            // see WalkCalm
 	coarse  bool            // all windows need slots only, so that entries merge
 	ids     []driver.Item
@@ -102,7 +103,7 @@ func (w *walker) episode(steps int) {
 	w.budget = fmt.Sprintf("walk/%d", w.step)
 	w.now = noon + w.rng.Int64N(400*24*hour)
 	w.ids, w.seen, w.lengths, w.configs, w.kept = nil, nil, nil, nil, newKept()
-	w.drew, w.planned = "", nil
+	w.drew, w.planned, w.longest = "", nil, driver.MinHeld
 	w.ledgers, w.changes = map[string]string{}, map[string]int64{}
 	w.coarse = w.rng.IntN(4) == 0
 	for range 2 {
