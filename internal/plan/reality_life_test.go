@@ -148,6 +148,7 @@ func liveAsked(t *testing.T, y *day, at time.Time, ask func(context.Context, Que
 		lived.Passes = l.passes()
 		lived.Requests = l.requests()
 		lived.Charges = l.calls()
+		lived.Moves = l.state.moves
 	})
 	return lived
 }
@@ -157,7 +158,7 @@ func newLife(t *testing.T, y *day, path string) *life {
 	cfg, list, err := load(path)
 	must.Do(t, err)
 	l := &life{t: t, day: y, path: path, list: list, store: memstore.New(nil), budgets: map[string]*budget.Budget{}}
-	l.state = &ordered{Store: l.store, jobs: map[string]int{}, regions: map[string]int{}}
+	l.state = &ordered{Store: l.store, jobs: map[string]int{}, regions: map[string]int{}, takes: map[string]int64{}}
 	for i, j := range list {
 		l.state.jobs[j.Name] = i
 	}

@@ -33,6 +33,32 @@ const (
 type ordered struct {
 	*memstore.Store
 	jobs, regions map[string]int // places, from 0
+
+	mu    sync.Mutex // guards what follows
+	moves []Move
+	takes map[string]int64 // what each id took
+}
+
+// Move is a charge, a hold, or the end of one.
+type Move struct {
+	Budget string
+	At     time.Time
+	Most   int64 // units or calls, whichever are more
+}
+
+// moved notes a move of an id now.
+func (o *ordered) moved(budgetName, id string, most int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	most = max(most, o.takes[id])
+	o.takes[id] = most
+	o.moves = append(o.moves, Move{budgetName, time.Now(), most})
+}
+
+// Finish implements driver.Store.
+func (o *ordered) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
+	o.moved(f.Budget, f.ID, f.Units)
+	return o.Store.Finish(ctx, f)
 }
 
 func pause(ctx context.Context, d time.Duration) {
@@ -66,6 +92,13 @@ func (o *ordered) Decide(ctx context.Context, batch driver.Batch) (driver.Decisi
 		}
 		if one.Result == driver.Refused && one.RetryAt > 0 && one.RetryAt < limit.Never {
 			one.RetryAt += int64(10*o.jobs[labels.Job] + 1 + place)
+		}
+		if item := batch.Items[i]; one.Result == driver.Granted && !item.DryRun {
+			calls := int64(1)
+			for _, need := range item.Needs {
+				calls += need.Calls
+			}
+			o.moved(batch.Budget, item.ID, max(item.Units, calls))
 		}
 	}
 	return decided, err

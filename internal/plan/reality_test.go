@@ -86,6 +86,7 @@ type Left struct {
 type Lived struct {
 	Passes   []Pass // by tick and job
 	Left     []Left // by instant, budget and limit
+	Moves    []Move // by instant
 	Charges  int64  // that the daemon made
 	Requests int64  // that the sandbox counted
 }
