@@ -63,9 +63,9 @@ func (c *census) isEnough(t *testing.T) {
 	}
 }
 
-// The same day is lived alike each time: nothing that a plan says of it is left to chance. Of what happens at one instant, the
-// scheduler has another goroutine go first where one ran for 10 ms of real time, as happens on a busy machine. So a few more
-// lives may show that it was that, and of most days none is needed.
+// The same day is lived alike each time: nothing that a plan says of it is left to chance. But the scheduler lets another
+// goroutine go first once one has run for 10 ms of real time, as happens on a busy machine, and so may reorder what happens
+// at one instant. More lives then show two that are alike, and most days need none.
 func TestRealityRepeats(t *testing.T) {
 	effort.Unraced(t)
 	seed := effort.Seed(t)
