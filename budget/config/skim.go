@@ -3,6 +3,8 @@ package config
 import (
 	"slices"
 	"strings"
+
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // ParseFor is [Parse] for a program that only makes charges labelled with a job, or with none
@@ -22,8 +24,8 @@ func ParseFor(path, job string) (*Config, error) {
 }
 
 // skim empties the lines of all tables [job.NAME] and below, except those of one job, and
-// returns the names of all such jobs. It leaves a text as it is if that is not plain: a name
-// of a job in quotes, or a line that begins with a bracket and opens no table.
+// returns the names of all such jobs. It leaves a text as it is if that is not plain: a job's
+// name that is in quotes or is none, or a line that begins with a bracket and opens no table.
 func skim(text, keep string) (left string, jobs []string) {
 	heads := tables(text)
 	if heads == nil || slices.ContainsFunc(strings.Split(text[:heads[0]], "\n"), beginsWithJob) {
@@ -129,7 +131,7 @@ func jobOf(text string) string {
 		return ""
 	}
 	end := strings.IndexFunc(rest, func(r rune) bool { return !strings.ContainsRune(bareKey, r) })
-	if end <= 0 || rest[end] != ']' && rest[end] != '.' {
+	if end <= 0 || rest[end] != ']' && rest[end] != '.' || !driver.ValidName(rest[:end]) {
 		return ""
 	}
 	return rest[:end]

@@ -104,6 +104,8 @@ func TestSkim(t *testing.T) {
 		"a head in a string":     {skimmed + one + other + "note = \"\"\"\n[job.three]\n\"\"\"\n", true},
 		"a head in another's":    {skimmed + "[upstream.b.costs]\n\"\"\"\n[job.three]\"\"\" = 1\n" + one + other, true},
 		"a name in quotes":       {skimmed + one + other + "[job.\"three\"]\nbudget = \"a/k\"\n", true},
+		"no name":                {skimmed + one + "[job.-]\nfloor = 4\n", true},
+		"a name too long":        {skimmed + one + "[job." + strings.Repeat("x", 64) + "]\nfloor = 4\n", true},
 		"a table in quotes":      {skimmed + one + other + "[\"job\".other.more]\n", true},
 		"blanks in a head":       {skimmed + one + other + "[ job.other.more ]\n", true},
 		"the table of all":       {skimmed + "[job]\nthree = {budget = \"a/k\"}\n", true},
@@ -158,7 +160,7 @@ func TestReadForAJobAtRandom(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	lines := []string{
 		"[job.one]", "[job.one.fetch]", "[job.two]", "[job.two.fetch]", "[job.three]", "  [job.three.fetch] # [x", "[ job.one ]", "[job . two]", "[[job.two.list]]",
-		"[job.\"one\"]", "[job.'a]b']", "[job]", "[\"job\".two]",
+		"[job.\"one\"]", "[job.'a]b']", "[job.-x]", "[job]", "[\"job\".two]",
 		"[upstream.b.costs]", "[upstream.b.limit.day]", "[upstream.b.limit.day] # '''", "[upstream.b.credential.k]", "[upstream.b]", "[jobs]", "[store]", "hosts = 2",
 		"budget = \"a/k\"", "floor = 3", "floor = 4", "max_wait = \"1m\"", "get = 2", "limit = 5", "window = \"1h\"", "job.two.floor = 1", "two.floor = 1",
 		"x = [", "]", "[1],", "[true]", "[\"a\"],", "y = {a = [", "]}", "z = [[1],[2]]", "x = \"\"\"", "\"\"\"", "\"\"\" # [", "y = '''", "'''",
@@ -193,6 +195,7 @@ func FuzzReadForAJob(f *testing.F) {
 	f.Add(skimmed + "[job.one]\nfloor = 1\n[job.other.fetch]\nx = [\n1]\n")
 	f.Add("[upstream.a]\nx = '''\n[job.one]\n'''\n[job.one]\nfloor = 1")
 	f.Add("a = \"\"\"\\\n[job.one]\\\"\"\"\"\n[job . one]\n[[job.one.b]]\n")
+	f.Add(skimmed + "[job.-]\nfloor = 1\n[job._x.fetch]\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		if len(text) > 4096 || strings.Contains(text, "\x00") {
 			return
