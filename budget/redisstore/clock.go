@@ -84,7 +84,7 @@ func (s *Store) runForClock(ctx context.Context, sc lua.Script, doing string, ke
 	if err != nil {
 		return 0, s.fault(doing, err)
 	}
-	if !count(reply) {
+	if !clocked(reply) {
 		return 0, s.strange(doing, reply)
 	}
 	return number(reply), nil

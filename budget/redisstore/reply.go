@@ -54,6 +54,9 @@ func within(least, most int64) form {
 // flag is 1 for yes, 0 for no.
 var flag = within(0, 1)
 
+// clocked is what a server's clock can show, in µs.
+var clocked = within(1, maxWhole)
+
 func isText(v any) bool {
 	_, ok := v.(string)
 	return ok
@@ -101,7 +104,7 @@ func listOf(f form) form {
 // The forms of replies that do not depend on the call, after status and clock if the
 // reply has these.
 var (
-	replyHead   = tuple(within(statusDone, statusPlans), count)
+	replyHead   = tuple(within(statusDone, statusPlans), clocked)
 	formOfRest  = map[int64]form{statusAgain: tuple(isNames), statusRegistry: tuple(isNames, isNames), statusPeriods: tuple(count), statusClock: tuple(), statusDamaged: tuple(isText), statusNewer: tuple(isText), statusLost: tuple(), statusDays: tuple(isNames), statusPlans: tuple(isPlans)}
 	entriesRest = tuple(count, isText, count, count, count, listOf(isText), isText)
 	historyRest = tuple(count, count, isText, listOf(listOf(isText)), isText)
@@ -112,7 +115,7 @@ var (
 	recoveredOf = tuple(count, isText)
 	reportedOf  = tuple(count, count, count)
 	importedOf  = tuple(count, count, count, count)
-	isSwapped   = tuple(within(swapOther, swapDamaged), count, flag)
+	isSwapped   = tuple(within(swapOther, swapDamaged), clocked, flag)
 	isRecord    = tuple(integer, isText, textOrNone)
 )
 
@@ -129,7 +132,7 @@ func spentRest(operations int) form {
 // isDocuments checks the reply on so many jobs' documents: a clock, and for each job the
 // version and the text. A document that was never put has version 0 and no text.
 func isDocuments(reply []any, jobs int) bool {
-	if len(reply) != 1+2*jobs || !count(reply[0]) {
+	if len(reply) != 1+2*jobs || !clocked(reply[0]) {
 		return false
 	}
 	for i := range jobs {

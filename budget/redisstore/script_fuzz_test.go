@@ -323,6 +323,7 @@ func FuzzScripts(f *testing.F) {
 		for _, forever := range []bool{false, true} {
 			f.Add(answered[what], uint8(what), forever)
 			f.Add(replyLines(clockLine, "=", answered[what]), uint8(what), forever)
+			f.Add(strings.ReplaceAll(answered[what], clockLine, ":0"), uint8(what), forever)
 			f.Add(replyLines(clockLine, "=", registryReply, "=", answered[what]), uint8(what), forever)
 		}
 		f.Add(replyLines("-NOSCRIPT no", "=", clockLine, "=", "[", ":1", clockLine, "]", "=", "[", ":3", clockLine, "9007199254740992", "]", "=", answered[what]), uint8(what), false)

@@ -91,6 +91,11 @@ func TestStrangeReplies(t *testing.T) {
 					check.Is(t, got.err, driver.ErrStoreConfig, "line", i, "is missing", got.decisions)
 				}
 			}
+			if i := slices.Index(lines, clockLine); i >= 0 && c.call != callHistory { // which has records alone
+				lines[i] = ":0"
+				got := strangeCall(t, name, lines)
+				check.Is(t, got.err, driver.ErrStoreConfig, "a server whose clock shows nothing:", got.decisions)
+			}
 			if tried == 0 {
 				t.Fatal("nothing was changed")
 			}

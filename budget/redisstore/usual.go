@@ -364,7 +364,7 @@ func (b *batch) takeUsual(u usualBatch, reply any) bool {
 		b.store.tidyLater(b.Batch, u.rows)
 	}
 	charged := (len(numbers) - head) / len(u.sums)
-	if charged > len(u.runs) || at == 0 {
+	if charged > len(u.runs) || clock == 0 || at == 0 {
 		return false
 	}
 	b.store.learnAt(b.Budget, clock)

@@ -69,6 +69,7 @@ func TestUsualReplies(t *testing.T) {
 		"no run":           packed(1000, 1002, 1001, 9, 0),
 		"a run too many":   good + packed(1, 1),
 		"no time":          packed(1000, 1002, 0, 9, 0, 44, 12),
+		"no clock":         packed(0, 1002, 1001, 9, 0, 44, 12),
 		"below 0":          packed(1000, 1002, 1001, 9, 0, -44, 12),
 		"a fraction":       packed(1000, 1002, 1001, 9, 0, 44.5, 12),
 		"not a number":     packed(1000, 1002, 1001, math.NaN(), 0, 44, 12),

@@ -94,10 +94,17 @@ func FuzzBack(f *testing.F) {
 	for asked := range backs {
 		f.Add(asked)
 	}
+	const most = 16 << 10 // bytes of a form
+	f.Add("/" + strings.Repeat("x", most))
 	w := newWorld(f, nil)
 	f.Fuzz(func(t *testing.T, asked string) {
 		w.t = t
-		got := w.do(w.request(http.MethodPost, "/login", url.Values{"token": {token}, "back": {asked}}))
+		form := url.Values{"token": {token}, "back": {asked}}
+		got := w.do(w.request(http.MethodPost, "/login", form))
+		if len(form.Encode()) > most {
+			must.Equal(t, got.Code, http.StatusRequestEntityTooLarge)
+			return
+		}
 		if got.Code == http.StatusBadRequest { // a control character
 			return
 		}
