@@ -108,6 +108,8 @@ needs-browser:
 # golangci-lint vets this module. What only macOS or the clients need is not compiled for it:
 # the types are checked.
 TYPES := $(GO) run $(TOOLS) ./.ci/types
+# go tool does not read the flags in GOFLAGS, and so would compile the standard library anew.
+LINTER := $(GO) run $(TOOLS) github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 lint: needs
 	@files="$$(git ls-files -co --exclude-standard --deduplicate '*.go')" && [ -n "$$files" ] || { echo "no files: is this a checkout of git?"; exit 1; }; \
 	  unformatted="$$(gofmt -l $$files)"; \
@@ -115,9 +117,9 @@ lint: needs
 	$(TYPES) darwin .
 	$(TYPES) linux testdata/clients
 	$(GO) test ./.ci/house ./.ci/prose
-	$(GO) tool $(TOOLS) golangci-lint run ./... ./.ci/house ./.ci/prose
+	$(LINTER) run ./... ./.ci/house ./.ci/prose
 	@layers="$$(mktemp -d)" && trap 'rm -rf "$$layers"' EXIT && $(GO) run ./.ci/house layers >"$$layers/layers.json" && \
-	  $(GO) tool $(TOOLS) golangci-lint run -c "$$layers/layers.json" ./...
+	  $(LINTER) run -c "$$layers/layers.json" ./...
 	.ci/measures
 	$(GO) run ./.ci/prose
 	testdata/mutants/run --apply
