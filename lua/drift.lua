@@ -31,7 +31,10 @@ end
 local function drift(l, later)
   local now, at, reset = M.last, l.at, l.reset
   if at == 0 then at = now end
+  if reset == 0 and l.after > 0 then reset = later + l.after end
+  local passed = reset ~= 0 and reset <= now
   if l.meter then
+    if passed then return 0, 0, 0 end
     local add = drain(l.meter, l.counted, 0, now - math.min(at, now)) - levelAt(l.meter, now)
     if add <= 0 then return 0, 0, 0 end
     pour(l.meter, add, 0, now)
@@ -45,11 +48,10 @@ local function drift(l, later)
   local old = parse(redis.call('HGET', keyE, l.id))
   local had = old and old.score > cut and (l.calls and old.asked or old.units) or 0
   local function stands() return 0, had, had > 0 and old.score or 0 end
-  if reset == 0 and l.after > 0 then reset = later + l.after end
   local from = w.adv + 1
   if not w.len then from = now >= w.p1 and w.p1 or w.p0 end
   local missing = l.counted - math.max(used(l), l.seen)
-  if at < from or reset ~= 0 and reset <= now or missing <= 0 then return stands() end
+  if at < from or passed or missing <= 0 then return stands() end
   local score = now
   if not w.len then
     score = w.adv + 1

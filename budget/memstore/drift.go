@@ -26,6 +26,7 @@ func (s *Store) report(ctx context.Context, r driver.Report) (driver.Drift, erro
 	for _, lim := range r.Limits {
 		switch {
 		case lim.Name != r.Limit || lim.Window.Kind == limit.Concurrent:
+		case lim.Window.Kind == limit.Bucket && reset != 0 && reset <= now:
 		case lim.Window.Kind == limit.Bucket:
 			answer.Added = l.meters[lim.Meter()].raise(r.Used, min(at, now), now)
 			answer.Total = answer.Added

@@ -46,6 +46,9 @@ func (v *counting) report(r driver.Report, answer *driver.Drift) (err error) {
 	case limit.Concurrent:
 		return nil
 	case limit.Bucket:
+		if r.Reset != 0 && r.Reset <= l.last {
+			return nil
+		}
 		answer.Added = v.m.raise(limit.Level{Used: r.Used, At: min(r.At, l.last)}, l.last)
 		answer.Total = answer.Added
 		if answer.Added > 0 {

@@ -102,6 +102,8 @@ func testDriftKinds(t *testing.T, w *world) {
 	}
 	w.granted(item("a", "op", 10))
 	w.report(driver.Report{Limit: "bucket", Used: 50}, 40, 40, 0)
+	w.report(driver.Report{Limit: "bucket", Used: 90, Reset: w.now}, 0, 0, 0)          // its reset has passed
+	w.report(driver.Report{Limit: "bucket", Used: 50, Reset: w.now + second}, 0, 0, 0) // known
 	w.report(driver.Report{Limit: "bucket", Used: 55, At: w.now - 3*second}, 2, 2, 0)
 	w.report(driver.Report{Limit: "bucket", Used: 55, At: w.now - 5*second}, 0, 0, 0)
 	w.wantDrift(0, 52, 0)
