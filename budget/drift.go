@@ -16,7 +16,8 @@ type UpstreamReport struct {
 	Limit string
 	// Operation is the request's, for a limit with per = "operation".
 	Operation string
-	// Remaining is compared with the limit's quota; Used is taken unchanged.
+	// Remaining is compared with the limit's quota; Used is taken unchanged. Both are 0
+	// or more.
 	Remaining *int64
 	Used      *int64
 	// Reset is when the used amount returns; zero: with the limit's window.
@@ -46,7 +47,7 @@ type Drift struct {
 // open reservations included, is recorded as drift in that limit alone, until the
 // reported reset. So remaining falls to what was reported and never rises. Reports of a
 // past period, or past their reset, do nothing. The error is ErrInvalid for an unknown
-// limit or one without a quota.
+// limit, one without a quota, or an amount below 0.
 func (b *Budget) Report(ctx context.Context, r UpstreamReport) (Drift, error) {
 	fail := func(err error) (Drift, error) {
 		return Drift{}, fmt.Errorf("report on %s: %w", b.lockName(r.Limit), err)
@@ -63,29 +64,30 @@ func (b *Budget) Report(ctx context.Context, r UpstreamReport) (Drift, error) {
 	switch {
 	case (r.Remaining == nil) == (r.Used == nil):
 		return fail(fmt.Errorf("%w: give either what remains or what is used", ErrInvalid))
+	case r.Used != nil && *r.Used < 0 || r.Remaining != nil && *r.Remaining < 0:
+		return fail(fmt.Errorf("%w: what is used or remains is below 0, which cannot be a count: leave out the report", ErrInvalid))
+	case r.Reset.At.IsZero() && r.Reset.After < 0: // it has passed
+		return Drift{Limit: l.Name}, nil
 	case r.Used != nil:
 		report.Used = *r.Used
 	default:
-		report.Used = l.Quota - max(*r.Remaining, -limit.MaxUnits)
+		report.Used = l.Quota - *r.Remaining
 	}
 	report.Used = min(max(report.Used, 0), mostReported(l))
 	report.Seen = r.Receipt.seen.of(l.Name)
 	if r.Released { // the store's count still included the request
 		report.Seen = max(0, report.Seen-l.Amount(r.Receipt.Units))
 	}
+	report.Now = b.now().UnixMicro()
+	report.Reset, report.After = r.Reset.micros()
 	switch {
 	case !r.Reset.At.IsZero():
-		report.Reset = resetOf(l.Window, r.Reset.At.UnixMicro(), b.now().UnixMicro())
-	case r.Reset.After > 0:
-		report.After = max(1, r.Reset.After.Microseconds())
-		if l.Window.Kind == limit.CalendarKind {
-			now := b.now().UnixMicro()
-			if reset := resetOf(l.Window, now+report.After, now); reset != now+report.After {
-				report.Reset, report.After = reset, 0
-			}
+		report.Reset = resetOf(l.Window, report.Reset, report.Now)
+	case report.After > 0 && l.Window.Kind == limit.CalendarKind:
+		if reset := resetOf(l.Window, report.Now+report.After, report.Now); reset != report.Now+report.After {
+			report.Reset, report.After = reset, 0
 		}
 	}
-	report.Now = b.now().UnixMicro()
 	done, err := apply(ctx, b, report)
 	if err != nil {
 		return fail(err)

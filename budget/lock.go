@@ -22,6 +22,15 @@ type Until struct {
 // IsZero reports whether u is no instant.
 func (u Until) IsZero() bool { return u.At.IsZero() && u.After == 0 }
 
+// micros is u in µs, rounded up so that nobody comes back too early: an instant, or if that
+// is 0 a span.
+func (u Until) micros() (at, after int64) {
+	if u.At.IsZero() {
+		return 0, int64((u.After + time.Microsecond - 1) / time.Microsecond)
+	}
+	return u.At.Add(time.Microsecond - 1).UnixMicro(), 0
+}
+
 // maxWhy is how much of a lock's reason is kept, in bytes.
 const maxWhy = 200
 
@@ -71,13 +80,10 @@ func (b *Budget) Lock(ctx context.Context, order LockOrder) (Lock, error) {
 	switch u := order.Until; {
 	case u.IsZero():
 		return fail(fmt.Errorf("%w: it has no end; give an instant or a span", ErrInvalid))
-	case !u.At.IsZero():
-		l.Until = u.At.UnixMicro()
-	case u.After < time.Microsecond:
+	case u.At.IsZero() && u.After < 0:
 		return fail(fmt.Errorf("%w: a span of %s: use 1µs to %s", ErrInvalid, u.After, limit.SpanText(time.Duration(driver.MaxLock)*time.Microsecond)))
-	default:
-		l.After = u.After.Microseconds()
 	}
+	l.Until, l.After = order.Until.micros()
 	if !order.ByHand {
 		l.Most = b.lockCap(order.Limit)
 	}
