@@ -1,14 +1,17 @@
 package budgethttp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/feedback"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // actor finishes a request and acts on its response.
@@ -107,11 +110,14 @@ func (x actor) act(t facts, released bool) error {
 func (x actor) lock(ctx context.Context, t facts) (Verdict, error) {
 	rule := t.refusal
 	v := Verdict{Rule: rule.Name, Means: rule.Means, Operation: x.operation}
-	if rule.Means == feedback.Overloaded {
+	if rule.Means == feedback.Overloaded || x.countsApart(rule.Limit) {
 		return v, nil
 	}
-	order := budget.LockOrder{Limit: rule.Limit, Operation: x.operation, Until: t.reset, Why: rule.Name + ": " + strconv.Itoa(x.status)}
-	if order.Until.IsZero() {
+	order := budget.LockOrder{Limit: rule.Limit, Operation: x.operation, Until: t.reset.Until, Why: rule.Name + ": " + strconv.Itoa(x.status)}
+	switch {
+	case t.reset.passed:
+		order.Until = shortLock(rule)
+	case order.Until.IsZero():
 		order.Until = x.computedReset(rule)
 	}
 	lock, err := x.budget.Lock(ctx, order)
@@ -138,10 +144,13 @@ func (x actor) computedReset(rule *feedback.Refusal) budget.Until {
 			return budget.Until{At: reset}
 		}
 	}
-	if rule.Lock > 0 {
-		return budget.Until{After: rule.Lock}
-	}
-	return budget.Until{After: defaultLock}
+	return budget.Until{After: cmp.Or(rule.Lock, defaultLock)}
+}
+
+// shortLock is the lock after a refusal whose reset has passed: the upstream's own window
+// may have ended already.
+func shortLock(rule *feedback.Refusal) budget.Until {
+	return budget.Until{After: min(cmp.Or(rule.Lock, defaultLock), defaultLock)}
 }
 
 // limitName is a limit's name for the request's operation.
@@ -154,13 +163,6 @@ func (x actor) limitName(name string) string {
 	return name
 }
 
-// isStored reports whether a response says that it comes from a cache, so it says nothing
-// about the upstream's current state.
-func isStored(header http.Header) bool {
-	age, err := strconv.Atoi(header.Get("Age"))
-	return err == nil && age > 0 || header.Get("X-From-Cache") != ""
-}
-
 // covered reports whether a limit counts the request's operation.
 func (x actor) covered(limit string) bool {
 	for _, l := range x.budget.Spec().Limits {
@@ -169,6 +171,14 @@ func (x actor) covered(limit string) bool {
 		}
 	}
 	return false
+}
+
+// countsApart reports whether a limit counts each operation on its own, and not the
+// request's, so that nothing of it concerns the request.
+func (x actor) countsApart(name string) bool {
+	return slices.ContainsFunc(x.budget.Spec().Limits, func(l limit.Limit) bool {
+		return l.Name == name && l.PerOperation && !l.Covers(x.operation)
+	})
 }
 
 // defaultLock is how long a rule locks if it sets no Lock.

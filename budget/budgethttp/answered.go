@@ -146,8 +146,10 @@ func (a *attempt) locked(status int, verdict Verdict, err error) error {
 	switch {
 	case err != nil:
 		log.Warn("the upstream refused a request, and nothing was locked", "error", err)
-	case verdict.Until.IsZero():
+	case verdict.Means == feedback.Overloaded:
 		log.Warn("the upstream is overloaded")
+	case verdict.Until.IsZero():
+		log.Warn("the upstream refused a request; nothing is locked, because its reset has passed or the limit does not count the request")
 	default:
 		log.Warn("the upstream refused a request", "limit", verdict.Limit, "until", verdict.Until)
 	}

@@ -77,7 +77,7 @@ func ApplyRefusal(ctx context.Context, b *budget.Budget, operation string, resp 
 // takeIn reads a response to its end, by the rules and for the cost at the places given,
 // and then calls do.
 func takeIn(ctx context.Context, b *budget.Budget, charged budget.Receipt, resp *http.Response, rules feedback.Rules, cost []feedback.Source, do func(actor, *hearing) error) (Outcome, error) {
-	reader, err := newReader(rules)
+	reader, err := newReader(rules, b.Spec().Limits)
 	if err != nil {
 		return Outcome{}, err
 	}

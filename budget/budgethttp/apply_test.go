@@ -159,6 +159,35 @@ func TestApply(t *testing.T) {
 					{Limit: "day", Added: 290, Total: 290, Until: tomorrow}, {Limit: "method:get", Added: 4, Total: 4, Until: now.Add(time.Hour)},
 				}},
 			},
+			{
+				"spent, with a reset that has passed", "get", given{403, "limit PER DAY", []string{"Retry-After", "0"}},
+				budgethttp.Outcome{Units: 10, Refused: locked("words", feedback.Exhausted, "get", "day", now.Add(time.Minute))},
+			},
+			{
+				"spent, with a reset and a rule's lock that have passed", "get", given{403, "", []string{"Retry-After", "Fri, 31 Dec 1999 23:59:59 GMT"}},
+				budgethttp.Outcome{Units: 10, Refused: locked("spent", feedback.Exhausted, "get", "", now.Add(time.Minute))},
+			},
+			{
+				"spent, for less than a microsecond", "get", given{403, "", []string{"Retry-After", "0.000000001"}},
+				budgethttp.Outcome{Units: 10, Refused: locked("spent", feedback.Exhausted, "get", "", now.Add(time.Microsecond))},
+			},
+			{
+				"spent, for two different spans", "get", given{403, "", []string{"Retry-After", "300", "Retry-After", "5"}},
+				budgethttp.Outcome{
+					Units: 10, Refused: locked("spent", feedback.Exhausted, "get", "", now.Add(2*time.Minute)),
+					Unread: unread("get", budgethttp.UnreadRefusal, "spent", "header retry-after", "it is there several times, with different values"),
+				},
+			},
+			{
+				"throttled, in a limit that does not count the operation", "put", given{429, "", nil},
+				budgethttp.Outcome{Units: 10, Refused: locked("fast", feedback.Throttled, "put", "", time.Time{})},
+			},
+			{
+				"no count", "get", given{200, `{"calls":-1}`, []string{"X-Left", "-1"}},
+				budgethttp.Outcome{Units: 10, Unread: append(
+					unread("get", budgethttp.UnreadReport, "day", "header x-left", "it is negative"), unread("get", budgethttp.UnreadReport, "method", "json calls", "it is negative")...)},
+			},
+			{"from a cache, by its mark", "get", given{403, "", []string{"X-Cache", "HIT", "X-Left", "700"}}, budgethttp.Outcome{Units: 10}},
 			{"drift of another operation", "put", given{200, `{"calls":5}`, nil}, budgethttp.Outcome{Units: 10}},
 			{"from a cache", "get", given{403, "", []string{"Age", "7", "X-Left", "700"}}, budgethttp.Outcome{Units: 10}},
 		} {

@@ -34,20 +34,28 @@ func (c *condition) looksAtBody() bool { return len(c.json) > 0 || len(c.text) >
 
 // fitsHeader reports whether everything except the body matches.
 func (c *condition) fitsHeader(operation string, status int, header http.Header) bool {
-	if !c.operations.Covers(operation) || len(c.status) > 0 && !slices.Contains(c.status, status) {
-		return false
-	}
-	for name, wanted := range c.header {
-		if !slices.ContainsFunc(header.Values(name), func(line string) bool { return isOneOf(strings.Trim(line, blanks), wanted) }) {
-			return false
-		}
-	}
-	return true
+	fits, _ := c.matchHeader(operation, status, header)
+	return fits
 }
 
-// isOneOf compares ignoring case.
-func isOneOf(value string, wanted []string) bool {
-	return slices.ContainsFunc(wanted, func(one string) bool { return one == anyValue || strings.EqualFold(one, value) })
+// matchHeader is fitsHeader. If all would match but for a header that says several
+// numbers, of which the condition wants one, it also returns that header's name.
+func (c *condition) matchHeader(operation string, status int, header http.Header) (fits bool, unclear string) {
+	if !c.operations.Covers(operation) || len(c.status) > 0 && !slices.Contains(c.status, status) {
+		return false, ""
+	}
+	for name, wanted := range c.header {
+		lines := header.Values(name)
+		all := elements(lines)
+		switch {
+		case len(lines) > 0 && slices.Contains(wanted, anyValue):
+		case len(lines) == 0 || !slices.ContainsFunc(wanted, func(one string) bool { return hasRun(all, one) }):
+			return false, ""
+		case sayDifferent(all) && (unclear == "" || name < unclear):
+			unclear = name
+		}
+	}
+	return unclear == "", unclear
 }
 
 // fitsBody reports whether the body matches. An unknown body matches no condition that

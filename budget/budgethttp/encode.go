@@ -15,8 +15,8 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// farthest is the longest believable time until a reset. A reset that is farther away or
-// has passed is ignored.
+// farthest is the longest believable time until a reset, and since one. A reset that is
+// farther away is ignored.
 const farthest = 400 * 24 * time.Hour
 
 // blanks may surround a header's value.
@@ -41,12 +41,17 @@ func clamp(n *big.Int) int64 {
 	return math.MaxInt64
 }
 
-// parseUntil reads a reset; one that has passed is ignored. A value that looks like
-// another encoding is an error.
-func parseUntil(as feedback.Encoding, text string, now time.Time) (budget.Until, error) {
+// moment is the reset that a response states.
+type moment struct {
+	budget.Until      // zero: it states none, or one that has passed
+	passed       bool // it is now or earlier
+}
+
+// parseUntil reads a reset. A value that looks like another encoding is an error.
+func parseUntil(as feedback.Encoding, text string, now time.Time) (moment, error) {
 	until, err := readUntil(as, strings.Trim(text, blanks))
 	if err != nil {
-		return budget.Until{}, errNoInstant
+		return moment{}, errNoInstant
 	}
 	return sane(until, now)
 }
@@ -58,6 +63,8 @@ func readUntil(as feedback.Encoding, text string) (budget.Until, error) {
 		return epoch(text, time.Second)
 	case feedback.AsEpochMilli:
 		return epoch(text, time.Millisecond)
+	case feedback.AsMilliseconds:
+		return span(text, time.Millisecond)
 	case feedback.AsSeconds:
 		return span(text, time.Second)
 	case feedback.AsMinutes:
@@ -66,11 +73,10 @@ func readUntil(as feedback.Encoding, text string) (budget.Until, error) {
 		after, err := limit.ParseSpan(text)
 		return budget.Until{After: after}, err
 	case feedback.AsRFC3339:
-		at, err := time.Parse(time.RFC3339, text)
-		return budget.Until{At: at.UTC()}, err
+		return timestamp(text)
 	case feedback.AsHTTPDate:
 		at, err := http.ParseTime(text)
-		return budget.Until{At: at.UTC()}, err
+		return instant(at), err
 	case feedback.AsRetryAfter:
 		if _, isNumber := limit.ParseDecimal(text); isNumber {
 			return span(text, time.Second)
@@ -80,21 +86,47 @@ func readUntil(as feedback.Encoding, text string) (budget.Until, error) {
 	return budget.Until{}, errNoInstant
 }
 
-// sane returns a reset if it is in the future and not absurdly far away.
-func sane(u budget.Until, now time.Time) (budget.Until, error) {
+// timestamps are the forms of a timestamp. RFC 3339 has the first, and lets a space or
+// small letters replace its letters; ISO 8601 has them all.
+var timestamps = []string{
+	time.RFC3339, "2006-01-02T15:04:05Z0700", "2006-01-02T15:04:05Z07", "2006-01-02T15:04Z07:00", "2006-01-02T15:04Z0700", "2006-01-02T15:04Z07",
+}
+
+// timestamp reads an instant with its offset.
+func timestamp(text string) (budget.Until, error) {
+	text = strings.Replace(strings.ToUpper(text), " ", "T", 1)
+	for _, form := range timestamps {
+		if at, err := time.Parse(form, text); err == nil {
+			return instant(at), nil
+		}
+	}
+	return budget.Until{}, errNoInstant
+}
+
+// instant is an instant that a response states. Those of some languages write the year 1
+// where there is none, as others write 1970.
+func instant(at time.Time) budget.Until {
+	if at.IsZero() {
+		at = time.Unix(0, 0)
+	}
+	return budget.Until{At: at.UTC()}
+}
+
+// sane checks that a reset is not absurdly far away.
+func sane(u budget.Until, now time.Time) (moment, error) {
 	after := u.After
 	if !u.At.IsZero() {
 		after = u.At.Sub(now)
 	}
 	switch {
 	case u.At.Equal(time.Unix(0, 0)): // some send it to mean no reset
-		return budget.Until{}, nil
+		return moment{}, nil
 	case after > farthest || after < -farthest:
-		return budget.Until{}, errFarAway
+		return moment{}, errFarAway
 	case after <= 0:
-		return budget.Until{}, nil
+		return moment{passed: true}, nil
 	}
-	return u, nil
+	return moment{Until: u}, nil
 }
 
 // span reads a number of units of time from now.
@@ -121,16 +153,21 @@ func micros(text string, unit time.Duration) (int64, error) {
 }
 
 // RetryAfter is the time that a response asks the client to wait, by its Retry-After: a
-// number of seconds or a date; 0 if there is none, or if it has passed.
+// number of seconds or a date; else by its Retry-After-Ms. It is 0 if there is none, or if
+// it has passed.
 func RetryAfter(header http.Header) time.Duration {
-	until, err := readUntil(feedback.AsRetryAfter, strings.Trim(header.Get("Retry-After"), blanks))
-	switch {
-	case err != nil:
-		return 0
-	case until.At.IsZero():
-		return max(0, until.After)
+	seen, now := newContent(header, nil), time.Now()
+	for _, place := range []feedback.Source{
+		{Header: "Retry-After", As: feedback.AsRetryAfter}, {Header: "Retry-After-Ms", As: feedback.AsMilliseconds},
+	} {
+		switch until, _ := seen.until(&place, now); {
+		case until.After > 0:
+			return until.After
+		case !until.IsZero():
+			return until.At.Sub(now)
+		}
 	}
-	return max(0, time.Until(until.At))
+	return 0
 }
 
 // rateLimit is one policy of a RateLimit field.
@@ -144,8 +181,8 @@ type rateLimit struct {
 
 // readRateLimit reads the policy with a name, or the first one if the name is empty, from
 // a RateLimit field of draft-ietf-httpapi-ratelimit-headers; zero if there is none. A
-// field that is malformed anywhere is an error and is ignored as a whole. Repeated lines
-// are one field.
+// field that is malformed anywhere is an error and is ignored as a whole, as is one that
+// has the policy twice with different numbers. Repeated lines are one field.
 func readRateLimit(lines []string, policy string) (rateLimit, error) {
 	list, err := httpsfv.UnmarshalList(lines)
 	if err != nil && len(lines) > 0 {
@@ -158,14 +195,18 @@ func readRateLimit(lines []string, policy string) (rateLimit, error) {
 		if !isPolicy {
 			return rateLimit{}, errNoPolicy
 		}
-		if limit.found || policy != "" && name != policy {
+		if policy = cmp.Or(policy, name); name != policy {
 			continue
 		}
-		limit.found = true
-		limit.remaining, limit.hasRemaining, err = parameter(params, "r", math.Floor)
+		one := rateLimit{found: true}
+		one.remaining, one.hasRemaining, err = parameter(params, "r", math.Floor)
 		wrong = cmp.Or(wrong, err)
-		limit.reset, limit.hasReset, err = parameter(params, "t", math.Ceil)
+		one.reset, one.hasReset, err = parameter(params, "t", math.Ceil)
 		wrong = cmp.Or(wrong, err)
+		if limit.found && one != limit {
+			return rateLimit{}, errDiffer
+		}
+		limit = one
 	}
 	return limit, wrong
 }

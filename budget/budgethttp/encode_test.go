@@ -70,6 +70,10 @@ func TestParseUntil(t *testing.T) {
 		{feedback.AsSeconds, "34560000.000001", budget.Until{}},
 		{feedback.AsSeconds, "9223372036854775807", budget.Until{}},
 		{feedback.AsSeconds, "5s", budget.Until{}},
+		{feedback.AsMilliseconds, "1500", in(1500 * time.Millisecond)},
+		{feedback.AsMilliseconds, "0.5", in(500 * time.Microsecond)},
+		{feedback.AsMilliseconds, "0.0001", in(time.Microsecond)},
+		{feedback.AsMilliseconds, "5ms", budget.Until{}},
 		{feedback.AsMinutes, "15", in(15 * time.Minute)},
 		{feedback.AsMinutes, "0.5", in(30 * time.Second)},
 		{feedback.AsMinutes, "-1", budget.Until{}},
@@ -81,13 +85,25 @@ func TestParseUntil(t *testing.T) {
 		{feedback.AsDuration, "0s", budget.Until{}},
 		{feedback.AsDuration, "9601h", budget.Until{}},
 		{feedback.AsDuration, "99999999999h", budget.Until{}},
+		{feedback.AsDuration, "0.000000001s", in(time.Nanosecond)},
+		{feedback.AsDuration, "3.000000001s", in(3*time.Second + time.Nanosecond)},
 		{feedback.AsDuration, "6 m", budget.Until{}},
 		{feedback.AsDuration, "60", budget.Until{}},
 		{feedback.AsRFC3339, "2026-11-20T12:01:00Z", at(time.Minute)},
 		{feedback.AsRFC3339, "2026-11-20T14:01:00.25+02:00", at(time.Minute + 250*time.Millisecond)},
 		{feedback.AsRFC3339, "2026-11-20T11:59:59Z", budget.Until{}},
 		{feedback.AsRFC3339, "9999-12-31T23:59:59Z", budget.Until{}},
-		{feedback.AsRFC3339, "2026-11-20 12:01:00", budget.Until{}},
+		{feedback.AsRFC3339, "2026-11-20T12:01Z", at(time.Minute)},
+		{feedback.AsRFC3339, "2026-11-20T12:01:00+0000", at(time.Minute)},
+		{feedback.AsRFC3339, "2026-11-20T12:01+0000", at(time.Minute)},
+		{feedback.AsRFC3339, "2026-11-20T14:01+02:00", at(time.Minute)},
+		{feedback.AsRFC3339, "2026-11-20T14:01:00.5+02", at(time.Minute + 500*time.Millisecond)},
+		{feedback.AsRFC3339, "2026-11-20T12:01:00.000000001Z", at(time.Minute + time.Nanosecond)},
+		{feedback.AsRFC3339, "2026-11-20 12:01:00z", at(time.Minute)},
+		{feedback.AsRFC3339, "2026-11-20t06:31:00-0530", at(time.Minute)},
+		{feedback.AsRFC3339, "2026-11-20 12:01:00", budget.Until{}}, // no offset
+		{feedback.AsRFC3339, "2026-11-20T12:01", budget.Until{}},
+		{feedback.AsRFC3339, "2026-11-20", budget.Until{}},
 		{feedback.AsHTTPDate, "Fri, 20 Nov 2026 12:01:00 GMT", at(time.Minute)},
 		{feedback.AsHTTPDate, "Friday, 20-Nov-26 12:01:00 GMT", at(time.Minute)},
 		{feedback.AsHTTPDate, "Fri Nov 20 12:01:00 2026", at(time.Minute)},
@@ -106,8 +122,35 @@ func TestParseUntil(t *testing.T) {
 		{feedback.AsNumber, "60", budget.Until{}},
 		{"", "60", budget.Until{}},
 	} {
-		if got, _ := parseUntil(test.as, test.text, noon); got != test.want {
+		if got, _ := parseUntil(test.as, test.text, noon); got.Until != test.want {
 			t.Errorf("%q as %s is %v, want %v", test.text, test.as, got, test.want)
+		}
+	}
+}
+
+// A reset of now or earlier has passed, however it is written; what states none, or cannot
+// be read, has not.
+func TestParsePassed(t *testing.T) {
+	for as, test := range map[feedback.Encoding]struct{ passed, other []string }{
+		feedback.AsEpoch:        {[]string{"1795176000", "1795175999.9", "1795089600"}, []string{"0", "1795176001", "300", "-1"}},
+		feedback.AsEpochMilli:   {[]string{"1795176000000", "1795175999999"}, []string{"0", "1795176000001", "1795176000"}},
+		feedback.AsMilliseconds: {[]string{"0", "-1"}, []string{"1", "soon"}},
+		feedback.AsSeconds:      {[]string{"0", "-0.5", "0.0"}, []string{"0.0000001", "1795176000"}},
+		feedback.AsMinutes:      {[]string{"0", "-1"}, []string{"1"}},
+		feedback.AsDuration:     {[]string{"0s", "-6m0s", "0"}, []string{"1ns", "1"}},
+		feedback.AsRFC3339:      {[]string{"2026-11-20T12:00Z", "2026-11-20T11:59:59+0000"}, []string{"0001-01-01T00:00:00Z", "1970-01-01T00:00:00Z"}},
+		feedback.AsHTTPDate:     {[]string{"Fri, 20 Nov 2026 12:00:00 GMT", "Fri Nov 20 11:59:00 2026"}, []string{"0"}},
+		feedback.AsRetryAfter:   {[]string{"0", "-1", "Fri, 20 Nov 2026 12:00:00 GMT"}, []string{"1", "never"}},
+	} {
+		for _, text := range test.passed {
+			if got, err := parseUntil(as, text, noon); !got.passed || !got.IsZero() || err != nil {
+				t.Errorf("%q as %s is %+v, %v; it has passed", text, as, got, err)
+			}
+		}
+		for _, text := range test.other {
+			if got, err := parseUntil(as, text, noon); got.passed {
+				t.Errorf("%q as %s is %+v, %v; it has not passed", text, as, got, err)
+			}
 		}
 	}
 }
@@ -136,6 +179,11 @@ func TestRateLimitField(t *testing.T) {
 		{[]string{`"day";r;t=7`}, "day", rateLimit{found: true, reset: 7, hasReset: true}, false},
 		{[]string{`"day";r=5;r=6`}, "day", rateLimit{found: true, remaining: 6, hasRemaining: true}, true},
 		{[]string{`"day";r=1;t=2;pk=:c29tZQ==:`}, "day", both(1, 2), true},
+		{[]string{`"day";r=1;t=2`, `"day";t=2;r=1`}, "day", both(1, 2), true},
+		{[]string{`"day";r=1;t=2, "day";r=1;t=2`}, "", both(1, 2), true},
+		// A policy twice, with different numbers.
+		{[]string{`"day";r=1;t=2`, `"day";r=3;t=2`}, "day", rateLimit{}, false},
+		{[]string{`"day";r=1;t=2, "other";r=1, "day";r=1;t=3`}, "", rateLimit{}, false},
 		{[]string{`"day";r=-1;t=-2`}, "day", both(-1, -2), true},
 		// Malformed anywhere: ignored whole, whichever line it is in.
 		{[]string{`"day";r=100;t=36000, "burst`}, "day", rateLimit{}, false},
@@ -157,7 +205,7 @@ func TestRateLimitField(t *testing.T) {
 
 // encodingsRead are all that a header's value may have.
 var encodingsRead = []feedback.Encoding{
-	feedback.AsNumber, feedback.AsEpoch, feedback.AsEpochMilli, feedback.AsSeconds, feedback.AsMinutes, feedback.AsDuration,
+	feedback.AsNumber, feedback.AsEpoch, feedback.AsEpochMilli, feedback.AsMilliseconds, feedback.AsSeconds, feedback.AsMinutes, feedback.AsDuration,
 	feedback.AsRFC3339, feedback.AsHTTPDate, feedback.AsRetryAfter, feedback.AsRateLimit,
 }
 
@@ -213,11 +261,14 @@ func FuzzHeaderValue(f *testing.F) {
 				}
 			}
 		}
-		if two == "" || item == "" && one == two { // else two lines are the same as one
-			return
-		}
 		joined := newContent(http.Header{"X-Value": {one + ", " + two}}, nil)
-		if again, _ := joined.until(source, noon); source.Item != "" && again != until {
+		if two == "" {
+			joined = newContent(http.Header{"X-Value": {one, one}}, nil) // as a proxy may repeat it
+			if item != "" {
+				return
+			}
+		}
+		if again, _ := joined.until(source, noon); again != until {
 			t.Fatalf("%q as %s: in one line %+v, in two %+v", header, source.As, again, until)
 		}
 		if m, wrongToo := joined.number(source); (wrongToo != nil) != (wrong != nil) || (m != nil) != (n != nil) || m != nil && m.Cmp(n) != 0 {

@@ -47,7 +47,7 @@ const (
 // begin prepares it for the body.
 func (h *hearing) begin(codings []string) {
 	h.packed = codings
-	h.scan = newScanner(h.header.Get("Content-Type"), h.document, h.lost)
+	h.scan = newScanner(unrepeated(h.header.Values("Content-Type")), h.document, h.lost)
 }
 
 // write reads the next bytes of the body.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/big"
 	"net/http"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/feedback"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // reader reads what responses say about the quota, by the rules of costs.toml. It does
@@ -29,13 +31,14 @@ type refusal struct {
 type report struct {
 	rule *feedback.Report
 	condition
+	quota int64 // of the limit; 0: unknown
 }
 
 // facts is what a response says.
 type facts struct {
 	free    bool              // it is documented as not counted
 	refusal *feedback.Refusal // the first that fits; nil: none
-	reset   budget.Until      // when to retry, by that rule; zero: not stated
+	reset   moment            // when to retry, by that rule
 	reports []reported
 	unread  unreads // values that cannot be read
 }
@@ -48,9 +51,9 @@ type reported struct {
 	reset     budget.Until // zero: it is not stated
 }
 
-// newReader prepares the rules. The error is about an invalid rule; rules from a
-// configuration are always valid.
-func newReader(f feedback.Rules) (*reader, error) {
+// newReader prepares the rules for a budget with the limits. The error is about an invalid
+// rule; rules from a configuration are always valid.
+func newReader(f feedback.Rules, limits []limit.Limit) (*reader, error) {
 	r := &reader{free: f.Free}
 	for i := range f.Refusals {
 		rule := &f.Refusals[i]
@@ -64,7 +67,11 @@ func newReader(f feedback.Rules) (*reader, error) {
 		if err := checkReport(rule); err != nil {
 			return nil, fmt.Errorf("report %s: %w", rule.Name, err)
 		}
-		r.reports = append(r.reports, report{rule, newCondition(rule.Condition)})
+		one := report{rule: rule, condition: newCondition(rule.Condition)}
+		if at := slices.IndexFunc(limits, func(l limit.Limit) bool { return l.Name == rule.Limit }); at >= 0 {
+			one.quota = limits[at].Quota
+		}
+		r.reports = append(r.reports, one)
 	}
 	return r, nil
 }
@@ -112,7 +119,8 @@ func (r *reader) judge(operation string, status int, seen *content) facts {
 	t := facts{free: slices.Contains(r.free, status)}
 	for i := range r.refusals {
 		one := &r.refusals[i]
-		if !one.fitsHeader(operation, status, seen.header) {
+		if fits, unclear := one.matchHeader(operation, status, seen.header); !fits {
+			t.unread.unclear(UnreadRefusal, one.rule.Name, unclear)
 			continue
 		}
 		if !one.fitsBody(seen) {
@@ -128,15 +136,19 @@ func (r *reader) judge(operation string, status int, seen *content) facts {
 			if err != nil {
 				t.unread.add(Unread{What: UnreadRefusal, Rule: one.rule.Name, Place: placeOf(place), Why: err.Error()})
 			}
-			if t.reset = reset; !reset.IsZero() {
+			if !reset.IsZero() {
+				t.reset = reset
 				break
 			}
+			t.reset.passed = t.reset.passed || reset.passed
 		}
 		break
 	}
 	for i := range r.reports {
 		one := &r.reports[i]
-		if !one.fitsHeader(operation, status, seen.header) || !one.fitsBody(seen) {
+		fits, unclear := one.matchHeader(operation, status, seen.header)
+		t.unread.unclear(UnreadReport, one.rule.Name, unclear)
+		if !fits || !one.fitsBody(seen) {
 			continue
 		}
 		if read, ok := one.read(seen, now, &t.unread); ok {
@@ -182,8 +194,11 @@ func (r *reader) unjudged(operation string, status int, header http.Header, why 
 	return found
 }
 
-// read reads a report that matches; false if it has no readable amount. It rounds what
-// remains down, and what is used up.
+// mostUsed is how often a limit's quota may be used by what a response reports.
+const mostUsed = 1000
+
+// read reads a report that matches; false if it has no amount that can be a count, or its
+// reset has passed: the units are back. It rounds what remains down, and what is used up.
 func (r *report) read(seen *content, now time.Time, unread *unreads) (reported, bool) {
 	said := reported{rule: r.rule}
 	source, amount, round := r.rule.Remaining, &said.remaining, roundDown
@@ -194,8 +209,8 @@ func (r *report) read(seen *content, now time.Time, unread *unreads) (reported, 
 		unread.add(Unread{What: UnreadReport, Rule: r.rule.Name, Place: placeOf(place), Why: err.Error()})
 	}
 	n, err := seen.number(source)
-	if err == nil && n != nil && n.Sign() < 0 && source == r.rule.Used {
-		err = errNegative
+	if err == nil && n != nil {
+		err = r.check(n, source == r.rule.Used)
 	}
 	switch {
 	case err != nil:
@@ -204,14 +219,33 @@ func (r *report) read(seen *content, now time.Time, unread *unreads) (reported, 
 	case n == nil:
 		return reported{}, false
 	}
-	whole := max(0, round(n))
+	whole := round(n)
 	*amount = &whole
-	if r.rule.Reset != nil {
-		if said.reset, err = seen.until(r.rule.Reset, now); err != nil {
-			misread(r.rule.Reset, err)
-		}
+	if r.rule.Reset == nil {
+		return said, true
 	}
-	return said, true
+	reset, err := seen.until(r.rule.Reset, now)
+	if err != nil {
+		misread(r.rule.Reset, err)
+	}
+	said.reset = reset.Until
+	return said, !reset.passed
+}
+
+// check returns why a number cannot be a count: some upstreams send -1, or a huge number,
+// to mean that there is no limit.
+func (r *report) check(n *big.Rat, used bool) error {
+	most := big.NewRat(2, 1)
+	if used {
+		most.SetInt64(mostUsed)
+	}
+	switch {
+	case n.Sign() < 0:
+		return errNegative
+	case r.quota > 0 && n.Cmp(most.Mul(most, new(big.Rat).SetInt64(r.quota))) > 0:
+		return errTooMuch
+	}
+	return nil
 }
 
 // place is the index of a refusal's rule among all.
@@ -266,7 +300,7 @@ func checkReport(rule *feedback.Report) error {
 
 func checkReset(s feedback.Source) error {
 	switch s.As {
-	case feedback.AsEpoch, feedback.AsEpochMilli, feedback.AsSeconds, feedback.AsMinutes, feedback.AsDuration,
+	case feedback.AsEpoch, feedback.AsEpochMilli, feedback.AsMilliseconds, feedback.AsSeconds, feedback.AsMinutes, feedback.AsDuration,
 		feedback.AsRFC3339, feedback.AsHTTPDate, feedback.AsRetryAfter, feedback.AsRateLimit:
 		return checkSource(s)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/feedback"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
@@ -34,9 +35,10 @@ func readNumber(s *feedback.Source, header http.Header, body []byte) (int64, boo
 	return roundDown(n), true
 }
 
+// newTestReader is a reader for limits with a quota of 5,000.
 func newTestReader(t testing.TB, f feedback.Rules) *reader {
 	t.Helper()
-	return must.Get(newReader(f))(t)
+	return must.Get(newReader(f, []limit.Limit{{Name: "core", Quota: 5000}, {Name: "graphql", Quota: 5000}}))(t)
 }
 
 // Bodies in the shapes that the pages named document.
@@ -71,7 +73,16 @@ func TestConditions(t *testing.T) {
 		{name: "another operation", condition: feedback.Condition{Operations: []string{"search.*", "!search.x"}}, operation: "search.x"},
 		{name: "header", condition: feedback.Condition{Header: map[string][]string{"x-kind": {"day", "hour"}}}, header: makeHeader("X-Kind", " Hour\t"), want: true},
 		{name: "second line", condition: feedback.Condition{Header: map[string][]string{"X-KIND": {"hour"}}}, header: makeHeader("X-Kind", "day", "X-Kind", "hour"), want: true},
-		{name: "part of a line", condition: feedback.Condition{Header: map[string][]string{"x-kind": {"hour"}}}, header: makeHeader("X-Kind", "day, hour")},
+		{name: "part of a line", condition: feedback.Condition{Header: map[string][]string{"x-kind": {"hour"}}}, header: makeHeader("X-Kind", "day, hour"), want: true},
+		{name: "part of a word", condition: feedback.Condition{Header: map[string][]string{"x-kind": {"hour"}}}, header: makeHeader("X-Kind", "day hour")},
+		{name: "a list", condition: feedback.Condition{Header: map[string][]string{"x-kind": {"day,hour"}}}, header: makeHeader("X-Kind", "month, day", "X-Kind", "Hour"), want: true},
+		{name: "a list in another order", condition: feedback.Condition{Header: map[string][]string{"x-kind": {"day, hour"}}}, header: makeHeader("X-Kind", "hour,day")},
+		{name: "an empty value", condition: feedback.Condition{Header: map[string][]string{"x-kind": {""}}}, header: makeHeader("X-Kind", ""), want: true},
+		{name: "no empty value", condition: feedback.Condition{Header: map[string][]string{"x-kind": {""}}}, header: makeHeader("X-Kind", "day")},
+		{name: "the same number twice", condition: feedback.Condition{Header: map[string][]string{"x-left": {"0"}}}, header: makeHeader("X-Left", "0,0"), want: true},
+		{name: "different numbers", condition: feedback.Condition{Header: map[string][]string{"x-left": {"0"}}}, header: makeHeader("X-Left", "0", "X-Left", "5")},
+		{name: "different numbers in a line", condition: feedback.Condition{Header: map[string][]string{"x-left": {"0"}}}, header: makeHeader("X-Left", "5, 0")},
+		{name: "any numbers", condition: feedback.Condition{Header: map[string][]string{"x-left": {"*"}}}, header: makeHeader("X-Left", "5, 0"), want: true},
 		{name: "any header", condition: feedback.Condition{Header: map[string][]string{"x-kind": {"*"}}}, header: makeHeader("X-Kind", ""), want: true},
 		{name: "no header", condition: feedback.Condition{Header: map[string][]string{"x-kind": {"*"}}}},
 		{
@@ -138,6 +149,13 @@ func TestReadNumber(t *testing.T) {
 		{"absent", number("x-ratelimit-remaining"), makeHeader(), "", none},
 		{"malformed", number("x-ratelimit-remaining"), makeHeader("X-RateLimit-Remaining", "lots"), "", none},
 		{"the same twice", number("x-left"), makeHeader("X-Left", "5", "X-Left", "5"), "", 5},
+		{"the same joined", number("x-left"), makeHeader("X-Left", "5, 5"), "", 5},
+		{"the same, joined and repeated", number("x-left"), makeHeader("X-Left", "5,5", "X-Left", " 5"), "", 5},
+		{"the same in other words", number("x-left"), makeHeader("X-Left", "5", "X-Left", "5.0"), "", 5},
+		{"thousands", number("x-left"), makeHeader("X-Left", "5,005"), "", none},
+		{"a number and none", number("x-left"), makeHeader("X-Left", "5", "X-Left", "lots"), "", none},
+		{"a number and nothing", number("x-left"), makeHeader("X-Left", "5", "X-Left", ""), "", 5},
+		{"two that differ, joined", number("x-left"), makeHeader("X-Left", "5,6"), "", none},
 		{"two that differ", number("x-left"), makeHeader("X-Left", "5", "X-Left", "6"), "", none},
 		{"strava, quarter", item("X-RateLimit-Usage", "1"), makeHeader("X-RateLimit-Usage", "34,1023"), "", 34},
 		{"strava, day", item("X-RateLimit-Usage", "2"), makeHeader("X-RateLimit-Usage", "34, 1023"), "", 1023},
@@ -255,28 +273,61 @@ func TestJudge(t *testing.T) {
 			{
 				"spent", "rest", 403,
 				makeHeader("x-ratelimit-remaining", "0", "x-ratelimit-reset", epoch, "x-ratelimit-resource", "core"), "{}",
-				facts{refusal: rule(0), reset: budget.Until{At: reset}, reports: core(0, budget.Until{At: reset})},
+				facts{refusal: rule(0), reset: moment{Until: budget.Until{At: reset}}, reports: core(0, budget.Until{At: reset})},
 			},
 			{
 				"spent, with Retry-After", "rest", 429, makeHeader("x-ratelimit-remaining", "0", "x-ratelimit-reset", epoch, "Retry-After", "30"), "{}",
-				facts{refusal: rule(0), reset: budget.Until{After: 30 * time.Second}},
+				facts{refusal: rule(0), reset: moment{Until: budget.Until{After: 30 * time.Second}}},
 			},
 			{
 				"spent, Retry-After malformed", "rest", 429, makeHeader("x-ratelimit-remaining", "0", "x-ratelimit-reset", epoch, "Retry-After", "soon"), "{}",
-				facts{refusal: rule(0), reset: budget.Until{At: reset}, unread: unreads{
+				facts{refusal: rule(0), reset: moment{Until: budget.Until{At: reset}}, unread: unreads{
 					{What: UnreadRefusal, Rule: "primary", Place: "header retry-after", Why: errNoInstant.Error()},
 				}},
 			},
 			{
 				"spent, both malformed", "rest", 429, makeHeader("x-ratelimit-remaining", "0", "x-ratelimit-reset", "1e99", "Retry-After", "-1"), "{}",
-				facts{refusal: rule(0), unread: unreads{ // a span that has passed is none, and nothing unread
+				facts{refusal: rule(0), reset: moment{passed: true}, unread: unreads{ // a span that has passed is not unread
 					{What: UnreadRefusal, Rule: "primary", Place: "header x-ratelimit-reset", Why: errFarAway.Error()},
 				}},
 			},
 			{
-				"remaining below 0, reset past", "rest", 200,
-				makeHeader("x-ratelimit-remaining", "-7", "x-ratelimit-reset", strconv.FormatInt(time.Now().Unix()-1, 10), "x-ratelimit-resource", "core"), "[]",
-				facts{reports: core(0, budget.Until{})},
+				"remaining below 0", "rest", 200,
+				makeHeader("x-ratelimit-remaining", "-1", "x-ratelimit-reset", epoch, "x-ratelimit-resource", "core"), "[]",
+				facts{unread: unreads{{What: UnreadReport, Rule: "core", Place: "header x-ratelimit-remaining", Why: errNegative.Error()}}},
+			},
+			{
+				"remaining above twice the quota", "rest", 200,
+				makeHeader("x-ratelimit-remaining", "10000.5", "x-ratelimit-reset", epoch, "x-ratelimit-resource", "core"), "[]",
+				facts{unread: unreads{{What: UnreadReport, Rule: "core", Place: "header x-ratelimit-remaining", Why: errTooMuch.Error()}}},
+			},
+			{
+				"remaining twice the quota", "rest", 200,
+				makeHeader("x-ratelimit-remaining", "10000", "x-ratelimit-reset", epoch, "x-ratelimit-resource", "core"), "[]",
+				facts{reports: core(10000, budget.Until{At: reset})},
+			},
+			{
+				"remaining in different numbers", "rest", 200,
+				makeHeader("x-ratelimit-remaining", "5, 7", "x-ratelimit-reset", epoch, "x-ratelimit-resource", "core"), "[]",
+				facts{unread: unreads{{What: UnreadReport, Rule: "core", Place: "header x-ratelimit-remaining", Why: errDiffer.Error()}}},
+			},
+			{
+				"spent or not", "rest", 403,
+				makeHeader("x-ratelimit-remaining", "0", "x-ratelimit-remaining", "5", "x-ratelimit-resource", "search"), "{}",
+				facts{unread: unreads{{What: UnreadRefusal, Rule: "primary", Place: "header x-ratelimit-remaining", Why: errDiffer.Error()}}},
+			},
+			{
+				"reset past", "rest", 200,
+				makeHeader("x-ratelimit-remaining", "7", "x-ratelimit-reset", strconv.FormatInt(time.Now().Unix()-1, 10), "x-ratelimit-resource", "core"), "[]",
+				facts{},
+			},
+			{
+				"spent, Retry-After past", "rest", 429, makeHeader("x-ratelimit-remaining", "0", "x-ratelimit-reset", epoch, "Retry-After", "0"), "{}",
+				facts{refusal: rule(0), reset: moment{Until: budget.Until{At: reset}}},
+			},
+			{
+				"spent, reset past", "rest", 429, makeHeader("x-ratelimit-remaining", "0", "x-ratelimit-reset", strconv.FormatInt(time.Now().Unix(), 10)), "{}",
+				facts{refusal: rule(0), reset: moment{passed: true}},
 			},
 			{
 				"no reset, as some write it", "rest", 200,
@@ -298,13 +349,13 @@ func TestJudge(t *testing.T) {
 			{"another resource", "rest", 200, makeHeader("x-ratelimit-remaining", "29", "x-ratelimit-resource", "search"), "[]", facts{}},
 			{
 				"too fast", "rest", 403, makeHeader("x-ratelimit-remaining", "4000", "Retry-After", "60"), `{"message":"You have exceeded a SECONDARY rate limit."}`,
-				facts{refusal: rule(1), reset: budget.Until{After: time.Minute}},
+				facts{refusal: rule(1), reset: moment{Until: budget.Until{After: time.Minute}}},
 			},
 			{"forbidden", "rest", 403, makeHeader("x-ratelimit-remaining", "4000"), `{"message":"Must have admin rights"}`, facts{}},
 			{"forbidden, body unknown", "rest", 403, makeHeader("x-ratelimit-remaining", "4000"), "", facts{}},
 			{
 				"graphql spent, on 200", "graphql", 200, makeHeader("x-ratelimit-reset", epoch), githubSpent,
-				facts{free: true, refusal: rule(2), reset: budget.Until{At: reset}},
+				facts{free: true, refusal: rule(2), reset: moment{Until: budget.Until{At: reset}}},
 			},
 			{"the same body of another operation", "rest", 200, makeHeader(), githubSpent, facts{}},
 			{
@@ -319,8 +370,16 @@ func TestJudge(t *testing.T) {
 				"graphql, used below 0", "graphql", 200, makeHeader(), `{"data":{"rateLimit":{"used":-17}}}`,
 				facts{unread: unreads{{What: UnreadReport, Rule: "graphql", Place: "json data.rateLimit.used", Why: errNegative.Error()}}},
 			},
+			{
+				"graphql, used an absurd amount", "graphql", 200, makeHeader(), `{"data":{"rateLimit":{"used":1795176000000}}}`,
+				facts{unread: unreads{{What: UnreadReport, Rule: "graphql", Place: "json data.rateLimit.used", Why: errTooMuch.Error()}}},
+			},
+			{
+				"graphql, used above the quota", "graphql", 200, makeHeader(), `{"data":{"rateLimit":{"used":5000000}}}`,
+				facts{reports: []reported{{rule: &f.Reports[1], used: number(5_000_000)}}},
+			},
 			{"overloaded", "rest", 503, makeHeader("Retry-After", "5"), "", facts{refusal: rule(3)}},
-			{"told in the body", "rest", 420, makeHeader(), `{"retry_after":0.35}`, facts{refusal: rule(4), reset: budget.Until{After: 350 * time.Millisecond}}},
+			{"told in the body", "rest", 420, makeHeader(), `{"retry_after":0.35}`, facts{refusal: rule(4), reset: moment{Until: budget.Until{After: 350 * time.Millisecond}}}},
 		} {
 			if got := r.judge(test.operation, test.status, newContent(test.header, []byte(test.body))); !reflect.DeepEqual(got, test.want) {
 				t.Errorf("%s:\n%s, want\n%s", test.name, showFacts(got), showFacts(test.want))
@@ -416,7 +475,7 @@ func TestNewReaderFindsFaults(t *testing.T) {
 		"an amount nowhere":    report(nil, &feedback.Source{As: feedback.AsNumber}, nil),
 		"a report's reset":     report(left, nil, left),
 	} {
-		if _, err := newReader(f); err == nil || !strings.Contains(err.Error(), " r: ") {
+		if _, err := newReader(f, nil); err == nil || !strings.Contains(err.Error(), " r: ") {
 			t.Errorf("%s: error %v, want one of rule r", name, err)
 		}
 	}

@@ -35,7 +35,7 @@ func (s session) id() string { return "once-" + hex.EncodeToString(s[:]) }
 // requestValue is the value that a request carries; empty: none.
 func requestValue(key *feedback.Key, req *http.Request) string {
 	if key.Header != "" {
-		return req.Header.Get(key.Header)
+		return unrepeated(req.Header.Values(key.Header))
 	}
 	return req.URL.Query().Get(key.Query)
 }
@@ -45,7 +45,7 @@ func requestValue(key *feedback.Key, req *http.Request) string {
 func responseValues(key *feedback.Key, header http.Header) []string {
 	var values []string
 	if key.Header != "" {
-		values = append(values, header.Get(key.Header))
+		values = append(values, unrepeated(header.Values(key.Header)))
 		return values
 	}
 	for _, name := range []string{"Location", "Content-Location", "X-Goog-Upload-URL"} {

@@ -48,7 +48,7 @@ func New(b *budget.Budget, o Options) (*Transport, error) {
 	if t.routes, err = newRoutes(t.spec.Costs); err != nil {
 		return fail(err)
 	}
-	if t.reader, err = newReader(t.spec.Feedback); err != nil {
+	if t.reader, err = newReader(t.spec.Feedback, t.spec.Limits); err != nil {
 		return fail(err)
 	}
 	for _, rule := range t.spec.Feedback.Refusals {

@@ -60,6 +60,14 @@ func (u *unreads) add(one Unread) bool {
 	return true
 }
 
+// unclear adds that a header on which a rule depends says several numbers; an empty name
+// is none.
+func (u *unreads) unclear(what UnreadWhat, rule, header string) {
+	if header != "" {
+		u.add(Unread{What: what, Rule: rule, Place: placeOf(&feedback.Source{Header: header}), Why: errDiffer.Error()})
+	}
+}
+
 // sayAgain is the minimum interval between two log lines about the same Unread.
 const sayAgain = time.Minute
 

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/jsonpath"
@@ -24,6 +23,7 @@ const maxBody = 1 << 20
 // Why a value in a response could not be read. The errors do not contain the value.
 var (
 	errNegative  = errors.New("it is negative")
+	errTooMuch   = errors.New("it is far above the limit's quota")
 	errNoNumber  = errors.New("it is not a number")
 	errNoText    = errors.New("it is neither a number nor a text")
 	errNoItem    = errors.New("it has no such item")
@@ -68,25 +68,26 @@ func (c *content) number(s *feedback.Source) (*big.Rat, error) {
 	return nil, err
 }
 
-// until is the instant or span at s; zero if there is no value, or it has passed. The
-// error says why the value cannot be read.
-func (c *content) until(s *feedback.Source, now time.Time) (budget.Until, error) {
+// until is the reset at s; of several values, the first that lies ahead. The error says
+// why a value cannot be read.
+func (c *content) until(s *feedback.Source, now time.Time) (moment, error) {
 	if s.As == feedback.AsRateLimit {
 		limit, err := readRateLimit(c.header.Values(s.Header), s.Item)
 		if !limit.hasReset {
-			return budget.Until{}, err
+			return moment{}, err
 		}
 		return parseUntil(feedback.AsSeconds, strconv.FormatInt(limit.reset, 10), now)
 	}
 	texts, err := c.texts(s)
+	passed := false
 	for _, text := range texts {
 		until, wrong := parseUntil(s.As, text, now)
 		if !until.IsZero() {
 			return until, nil
 		}
-		err = cmp.Or(err, wrong)
+		passed, err = passed || until.passed, cmp.Or(err, wrong)
 	}
-	return budget.Until{}, err
+	return moment{passed: passed}, err
 }
 
 // texts are the values at s, as strings. The error is about other values there.
@@ -94,20 +95,19 @@ func (c *content) texts(s *feedback.Source) ([]string, error) {
 	if s.Header == "" {
 		return c.jsonTexts(s.JSON)
 	}
-	// A proxy may send the same line twice; lines that differ are a list.
 	lines := c.header.Values(s.Header)
-	if s.Item == "" {
-		lines = slices.Compact(slices.Clone(lines))
-	}
 	if len(lines) == 0 {
 		return nil, nil
 	}
-	text := strings.Join(lines, ",")
 	if s.Item == "" {
+		text, err := single(lines, s.As)
+		if err != nil {
+			return nil, err
+		}
 		return []string{text}, nil
 	}
 	item, err := strconv.Atoi(s.Item)
-	items := strings.Split(strings.ReplaceAll(text, "/", ","), ",")
+	items := strings.Split(strings.ReplaceAll(strings.Join(lines, ","), "/", ","), ",")
 	if err != nil || item < 1 || item > len(items) {
 		return nil, errNoItem
 	}

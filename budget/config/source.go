@@ -22,7 +22,8 @@ var (
 	amounts = encodings{[]feedback.Encoding{feedback.AsNumber, feedback.AsRateLimit}, feedback.AsNumber}
 	actuals = encodings{[]feedback.Encoding{feedback.AsNumber}, feedback.AsNumber}
 	resets  = encodings{[]feedback.Encoding{
-		feedback.AsEpoch, feedback.AsEpochMilli, feedback.AsSeconds, feedback.AsMinutes, feedback.AsDuration, feedback.AsRFC3339, feedback.AsHTTPDate, feedback.AsRetryAfter, feedback.AsRateLimit,
+		feedback.AsEpoch, feedback.AsEpochMilli, feedback.AsMilliseconds, feedback.AsSeconds, feedback.AsMinutes, feedback.AsDuration,
+		feedback.AsRFC3339, feedback.AsHTTPDate, feedback.AsRetryAfter, feedback.AsRateLimit,
 	}, ""}
 )
 
@@ -84,6 +85,8 @@ func readEncoding(s *feedback.Source, source, node Node, may encodings) {
 	case node.Exists() || s.As != "":
 	case strings.EqualFold(s.Header, "Retry-After"):
 		s.As = feedback.AsRetryAfter
+	case strings.EqualFold(s.Header, "Retry-After-Ms"):
+		s.As = feedback.AsMilliseconds
 	default:
 		source.Fail("%s does not say how the value is written, and it is never guessed: add as = %s", source.Key(), quoteList(choices))
 	}

@@ -81,15 +81,16 @@ type Encoding string
 
 // The encodings. An instant or span needs one given; it is never guessed.
 const (
-	AsNumber     Encoding = "number"      // a whole number, or one with a fraction of zeroes; the default but for resets
-	AsEpoch      Encoding = "epoch"       // seconds since 1970, decimals allowed
-	AsEpochMilli Encoding = "epoch-ms"    // milliseconds since 1970
-	AsSeconds    Encoding = "seconds"     // from now, decimals allowed
-	AsMinutes    Encoding = "minutes"     // from now, decimals allowed
-	AsDuration   Encoding = "duration"    // from now, as Go writes it: "6m0s"
-	AsRFC3339    Encoding = "rfc3339"     //
-	AsHTTPDate   Encoding = "http-date"   //
-	AsRetryAfter Encoding = "retry-after" // seconds from now, or an HTTP-date
+	AsNumber       Encoding = "number"       // a whole number, or one with a fraction of zeroes; the default but for resets
+	AsEpoch        Encoding = "epoch"        // seconds since 1970, decimals allowed
+	AsEpochMilli   Encoding = "epoch-ms"     // milliseconds since 1970
+	AsMilliseconds Encoding = "milliseconds" // from now, decimals allowed
+	AsSeconds      Encoding = "seconds"      // from now, decimals allowed
+	AsMinutes      Encoding = "minutes"      // from now, decimals allowed
+	AsDuration     Encoding = "duration"     // from now, as Go writes it: "6m0s"
+	AsRFC3339      Encoding = "rfc3339"      // seconds, and the colon in the offset, may be missing
+	AsHTTPDate     Encoding = "http-date"    //
+	AsRetryAfter   Encoding = "retry-after"  // seconds from now, or an HTTP-date
 	// AsRateLimit is the RateLimit field of draft-ietf-httpapi-ratelimit-headers: r for
 	// what remains, t for the reset, of the policy named by Item. Without an Item, of the
 	// first policy.

@@ -11,11 +11,11 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/internal/secret"
 )
@@ -100,18 +100,10 @@ func (s *sender) post(ctx context.Context, to *url.URL, header http.Header, body
 		return fmt.Errorf("status %d: the address has moved; write the new one", response.StatusCode)
 	}
 	err = fmt.Errorf("status %d", response.StatusCode)
-	if after, ok := retryAfter(response.Header.Get("Retry-After")); ok {
+	if after := budgethttp.RetryAfter(response.Header); after > 0 {
 		return &laterError{err, after}
 	}
 	return err
-}
-
-func retryAfter(value string) (time.Duration, bool) {
-	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
-		return time.Duration(seconds) * time.Second, true
-	}
-	at, err := http.ParseTime(value)
-	return time.Until(at), err == nil
 }
 
 // readSecret reads a secret where the configuration says; what names it.
