@@ -4,7 +4,9 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/headroom"
 	"github.com/quotactl/quotactl/budget/limit"
 )
@@ -28,6 +30,7 @@ func (u *Upstream) warnLimits(tables []Node) {
 		case l.PerOperation && len(u.Costs) == 1 && !u.Unknown.Allowed:
 			node.Warn("limit %s has per = \"operation\", but there is only one operation: leave per out", l.Name)
 		}
+		u.warnPrecision(node, l)
 		u.warnUnreported(node, l)
 		for _, known := range dayUpstreams {
 			if strings.Contains(strings.ToLower(u.Name), known.name) && l.Quota > 0 && isRollingDay(l) && !u.hasCalendar(limit.Day) {
@@ -39,6 +42,25 @@ func (u *Upstream) warnLimits(tables []Node) {
 				node.Warn("limit %s never binds: limit %s counts the same over the same time and allows no more", l.Name, other.Name)
 				break
 			}
+		}
+	}
+}
+
+// warnPrecision warns of slots that do not make the ledger smaller: charges merge once their
+// ids are no longer kept, if no limit needs each of them.
+func (u *Upstream) warnPrecision(node Node, l limit.Limit) {
+	if l.Window.Precision == 0 {
+		return
+	}
+	if l.Window.Length <= driver.MinHeld {
+		node.Warn("precision has no effect on the size of the ledger: limit %s has a window of %s, and each charge is kept for the hour in which its id is known; leave precision out", l.Name, limit.SpanText(time.Duration(l.Window.Length)*time.Microsecond))
+		return
+	}
+	for _, other := range u.Limits {
+		w := other.Window
+		if w.Kind == limit.CalendarKind || w.Kind == limit.Rolling && w.Precision == 0 && w.Length > driver.MinHeld {
+			node.Warn("precision has no effect on the size of the ledger: limit %s needs each charge by itself; write a window with precision there too, or leave it out here", other.Name)
+			return
 		}
 	}
 }

@@ -78,6 +78,9 @@ func (h hosted) OutOfReach() (since time.Time, out bool) { return h.host.OutOfRe
 // Diagnose is that of [outage.Store].
 func (h hosted) Diagnose(ctx context.Context) []driver.Finding { return h.host.Diagnose(ctx) }
 
+// Crowding is that of [outage.Store].
+func (h hosted) Crowding() driver.Finding { return h.host.Crowding() }
+
 // Host opens the store of a configuration at this URL, as [Store] does, and wraps it with
 // outage.New, with [HostDir] as the host's directory, and with refusals.New. A store that is
 // out of reach at the start is not an error: the first call that reaches it opens it.
@@ -101,6 +104,15 @@ func Diagnose(ctx context.Context, store Backend) []driver.Finding {
 		Diagnose(context.Context) []driver.Finding
 	}); ok {
 		return d.Diagnose(ctx)
+	}
+	return nil
+}
+
+// Crowding reports whether more hosts are at work than configured, once the budgets have
+// been asked.
+func Crowding(store Backend) []driver.Finding {
+	if d, ok := store.(interface{ Crowding() driver.Finding }); ok {
+		return []driver.Finding{d.Crowding()}
 	}
 	return nil
 }

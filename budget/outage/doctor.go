@@ -14,7 +14,7 @@ import (
 )
 
 // Diagnose returns the store's own findings and the host's: its directory, the breaker,
-// and records of an outage. It asks the store even while the breaker is open.
+// and records of an outage; what the ledgers say of other hosts is in [Store.Crowding]. It asks the store even while the breaker is open.
 func (s *Store) Diagnose(ctx context.Context) []driver.Finding {
 	var list []driver.Finding
 	if inner, ok := s.inner.(interface {
@@ -23,7 +23,7 @@ func (s *Store) Diagnose(ctx context.Context) []driver.Finding {
 		list = inner.Diagnose(ctx)
 	}
 	return append(list, s.directory(), s.breakerFinding(), s.left("journal", driver.Warning, "they are recorded by the next decision on their budget: quotactl status does it too"),
-		s.left("aside", driver.Fault, "look at the files and their .why in "+filepath.Join(s.o.Dir, "aside")+", record them by hand if need be, and remove them"), s.hosts())
+		s.left("aside", driver.Fault, "look at the files and their .why in "+filepath.Join(s.o.Dir, "aside")+", record them by hand if need be, and remove them"))
 }
 
 // directory checks that the host can write its directory.

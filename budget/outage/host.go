@@ -115,8 +115,9 @@ func (m *memory) crowd(name string, atWork int, hosts int64) bool {
 	return true
 }
 
-// hosts finds the budgets on which more hosts were at work than configured.
-func (s *Store) hosts() driver.Finding {
+// Crowding finds the budgets on which more hosts were at work than configured, by the last
+// answers of the store that this host has seen: ask the budgets first.
+func (s *Store) Crowding() driver.Finding {
 	f := driver.Finding{Check: "hosts", Level: driver.OK, Says: "no more state directories are in use than [store] hosts says"}
 	if s.o.Dir == "" {
 		f.Level, f.Says, f.Advice = driver.Warning, "the number of state directories in use is not known: this host has none", "name one with state_dir"
@@ -129,8 +130,8 @@ func (s *Store) hosts() driver.Finding {
 		if !driver.ValidBudget(name) { // left by a write that was cut off
 			continue
 		}
-		if r := s.memory.load(name); int64(r.AtWork) > s.o.Hosts && s.wall()-r.AtWorkAt < driver.HostNoted {
-			crowded = append(crowded, fmt.Sprintf("%d on %s", r.AtWork, name))
+		if n, at := s.memory.atWork(name); int64(n) > s.o.Hosts && s.wall()-at < driver.HostNoted {
+			crowded = append(crowded, fmt.Sprintf("%d on %s", n, name))
 		}
 	}
 	if err == nil && len(crowded) > 0 {

@@ -40,6 +40,18 @@ func (m *memory) load(name string) *remembered {
 	return &r
 }
 
+// atWork returns how many hosts were at work on a budget, and when that was noted: by what
+// the process remembers, else by what the directory has.
+func (m *memory) atWork(name string) (n int, at int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.budgets[name]
+	if r == nil {
+		r = m.load(name)
+	}
+	return r.AtWork, r.AtWorkAt
+}
+
 // saveSoon writes what the process remembers of a budget, now or, if it wrote less than
 // saveEvery ago, later; m.mu is held.
 func (m *memory) saveSoon(name string, r *remembered) error {

@@ -113,19 +113,9 @@ func (a *app) writeFaults(faults, warnings config.Errors) error {
 func (a *app) writeSummary(cfg *config.Config, list []*jobs.Job, warnings config.Errors) error {
 	budgets := a.screen().Table("BUDGET", ">LIMITS", ">COSTS", ">JOBS")
 	headrooms, automatic := view.NewHeadroomTable(a.screen()), false
-	for _, name := range cfg.Budgets() {
-		upstream, _, err := cfg.Find(name)
-		if err != nil {
-			return err
-		}
-		spenders := 0
-		for _, job := range list {
-			if job.Budget == name {
-				spenders++
-			}
-		}
-		automatic = view.AddHeadrooms(a.screen(), headrooms, name, upstream.Limits) || automatic
-		budgets.Add(name, a.screen().Number(int64(len(upstream.Limits))), a.screen().Number(int64(len(upstream.Costs))), a.screen().Number(int64(spenders)))
+	for _, b := range answer.Budgets(cfg, list) {
+		automatic = view.AddHeadrooms(a.screen(), headrooms, b.Name, b.Upstream.Limits) || automatic
+		budgets.Add(b.Name, a.screen().Number(int64(len(b.Upstream.Limits))), a.screen().Number(int64(len(b.Upstream.Costs))), a.screen().Number(int64(len(b.Jobs))))
 	}
 	ticks := a.screen().Table("JOB", "BUDGET", "NEXT TICK", "STAGGER")
 	for _, job := range list {

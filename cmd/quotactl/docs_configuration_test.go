@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -9,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/internal/must"
+	"github.com/quotactl/quotactl/internal/presets"
 )
 
 var tomlBlock = regexp.MustCompile("(?s)```toml\n(.*?)```")
@@ -88,5 +91,50 @@ zzzzzz = 1
 				t.Errorf("no page has the key %s", key)
 			}
 		}
+	}
+}
+
+// pricedIn has the upstream of a table of prices and its lines, chargedIn the upstream and the
+// operation that a command names.
+var (
+	pricedIn  = regexp.MustCompile(`(?m)^\[upstream\.(\w+)\.costs\]\n((?:".*\n)+)`)
+	priceLine = regexp.MustCompile(`(?m)^"([^"]+)"`)
+	chargedIn = regexp.MustCompile(`quotactl (?:charge|exec|feedback|why) (\w+)/\S+ ([a-zA-Z][\w.]*)`)
+)
+
+// What the docs and the help call the operations of an upstream is what its preset calls them.
+func TestPresetOperations(t *testing.T) {
+	known := map[string][]string{}
+	for _, name := range presets.Names() {
+		cfg := must.Get(config.Load(writeConfig(t, string(must.Get(presets.Text(name))(t)))))(t)
+		upstream := cfg.Upstreams[0]
+		known[upstream.Name] = append(known[upstream.Name], slices.Collect(maps.Keys(upstream.Costs))...)
+	}
+	found := 0
+	texts := documents(t)
+	root := newRootCommand(&app{})
+	for _, command := range append(root.Commands(), root) {
+		texts["the help of "+command.Name()] = command.Example
+	}
+	for where, text := range texts {
+		see := func(upstream, operation string) {
+			if names := known[upstream]; names != nil {
+				found++
+				if !slices.Contains(names, operation) {
+					t.Errorf("%s: the preset of %s has no operation %s", where, upstream, operation)
+				}
+			}
+		}
+		for _, table := range pricedIn.FindAllStringSubmatch(text, -1) {
+			for _, operation := range priceLine.FindAllStringSubmatch(table[2], -1) {
+				see(table[1], operation[1])
+			}
+		}
+		for _, command := range chargedIn.FindAllStringSubmatch(text, -1) {
+			see(command[1], command[2])
+		}
+	}
+	if found < 60 {
+		t.Fatalf("%d operations of presets in the docs, want those of a page at least", found)
 	}
 }

@@ -96,7 +96,7 @@ func (a *app) findings(ctx context.Context, cfg *config.Config) []driver.Finding
 		}
 		list = append(append(list, b.Audit(ctx)), answer.Findings(ctx, b)...)
 	}
-	return slices.Concat(list, alert.Findings(ctx, store, cfg.Alerts), closing(store))
+	return slices.Concat(list, open.Crowding(store), alert.Findings(ctx, store, cfg.Alerts), closing(store))
 }
 
 // closing closes the store and reports a failure.

@@ -53,9 +53,9 @@ func newFeedbackCommand(a *app) *cobra.Command {
 		Use:   "feedback BUDGET OPERATION",
 		Short: "Report an API response: settle the reservation, apply locks",
 		Long:  feedbackLong,
-		Example: `  id=$(quotactl charge github/bot rest --reserve 5m --print-id) &&
+		Example: `  id=$(quotactl charge github/user1 rest.read --reserve 5m --print-id) &&
     curl -i -o answer.http https://api.github.com/user &&
-    quotactl feedback github/bot rest --id "$id" --response answer.http`,
+    quotactl feedback github/user1 rest.read --id "$id" --response answer.http`,
 		ValidArgsFunction: a.completeCall,
 		Args:              arguments(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {

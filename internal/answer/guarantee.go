@@ -24,26 +24,18 @@ type Guarantee struct {
 // Guarantees lists what each job of a divided budget is guaranteed: first the configured
 // jobs, then the patterns of shares that are for none of these.
 func Guarantees(cfg *config.Config, configured []*jobs.Job) (list []Guarantee) {
-	named := cfg.Budgets()
-	for _, name := range budgetsToCheck(cfg) {
-		upstream, anyLabel := upstreamOf(cfg, name)
-		var own []string
-		for _, job := range configured {
-			if job.Budget == name || anyLabel && !slices.Contains(named, job.Budget) && strings.HasPrefix(job.Budget, upstream.Name+"/") {
-				own = append(own, job.Name)
-			}
-		}
-		for _, l := range upstream.Limits {
+	for _, b := range Budgets(cfg, configured) {
+		for _, l := range b.Upstream.Limits {
 			if len(l.Shares) == 0 {
 				continue
 			}
-			for _, job := range own {
-				list = append(list, guaranteeOf(job, name, l, l.ShareOf(job)))
+			for _, job := range b.Jobs {
+				list = append(list, guaranteeOf(job, b.Name, l, l.ShareOf(job)))
 			}
 			for i, share := range l.Shares {
 				for _, pattern := range share.Jobs {
-					if !slices.ContainsFunc(own, func(job string) bool { return limit.MatchOperation(pattern, job) }) {
-						list = append(list, guaranteeOf(pattern, name, l, i))
+					if !slices.ContainsFunc(b.Jobs, func(job string) bool { return limit.MatchOperation(pattern, job) }) {
+						list = append(list, guaranteeOf(pattern, b.Name, l, i))
 					}
 				}
 			}
@@ -52,21 +44,29 @@ func Guarantees(cfg *config.Config, configured []*jobs.Job) (list []Guarantee) {
 	return list
 }
 
-// budgetsToCheck are the names of all budgets in the order of the file. A credential "*"
-// stands for those that it admits.
-func budgetsToCheck(cfg *config.Config) (names []string) {
-	for _, u := range cfg.Upstreams {
-		for _, credential := range u.Credentials {
-			names = append(names, u.Name+"/"+credential.Label)
-		}
-	}
-	return names
+// ConfiguredBudget is a credential's budget in a configuration.
+type ConfiguredBudget struct {
+	Name     string // upstream/* for all that a credential "*" admits
+	Upstream config.Upstream
+	Jobs     []string // those that spend it
 }
 
-// upstreamOf is the upstream of one of budgetsToCheck, and whether its credential is "*".
-func upstreamOf(cfg *config.Config, name string) (u config.Upstream, anyLabel bool) {
-	at := slices.IndexFunc(cfg.Upstreams, func(u config.Upstream) bool { return strings.HasPrefix(name, u.Name+"/") })
-	return cfg.Upstreams[at], strings.HasSuffix(name, "/"+config.AnyCredential)
+// Budgets lists the budgets of a configuration in the order of the file.
+func Budgets(cfg *config.Config, configured []*jobs.Job) (list []ConfiguredBudget) {
+	named := cfg.Budgets()
+	for _, u := range cfg.Upstreams {
+		for _, credential := range u.Credentials {
+			b := ConfiguredBudget{Name: u.Name + "/" + credential.Label, Upstream: u}
+			anyLabel := credential.Label == config.AnyCredential
+			for _, job := range configured {
+				if job.Budget == b.Name || anyLabel && !slices.Contains(named, job.Budget) && strings.HasPrefix(job.Budget, u.Name+"/") {
+					b.Jobs = append(b.Jobs, job.Name)
+				}
+			}
+			list = append(list, b)
+		}
+	}
+	return list
 }
 
 // guaranteeOf is what the share with an index guarantees a job; −1: it has none.

@@ -16,8 +16,9 @@ import (
 	"github.com/quotactl/quotactl/jobs"
 )
 
-// nearMiss is the share of a limit that is left when a grant is a near miss.
-const nearMiss = 0.05
+// nearMissParts is the number of parts into which a limit is divided: a grant that leaves one of
+// them or less is a near miss.
+const nearMissParts = 20
 
 // otherOperation is the label of all operations without a price, so that the number of
 // labels stays bounded.
@@ -54,7 +55,7 @@ func newMetrics(budgets map[string]*budget.Budget, timeout time.Duration, versio
 		registry: prometheus.NewRegistry(), pulse: pulse{first: make(chan struct{})}, limits: newLimitCollector(timeout), http: newHTTPMetrics(),
 		decisions:   counter("decisions_total", "Charges decided by this process, by result.", "budget", "operation", "result", "source"),
 		units:       counter("units_total", "Units charged by this process.", "budget", "operation"),
-		nearMisses:  counter("near_misses_total", "Charges granted that left less than 5 % of the limit.", "budget", "limit"),
+		nearMisses:  counter("near_misses_total", "Charges granted that left at most 5 % of the limit.", "budget", "limit"),
 		leasedTakes: counter("leased_takes_total", "Requests that were granted from a lease, without a decision of the store.", "budget", "operation"),
 		leasedUnits: counter("leased_units_total", "Units that requests took from leases.", "budget", "operation"),
 		observed:    counter("observed_total", "Charges granted only because of observe mode, by the limit that would have refused.", "budget", "limit"),
@@ -199,7 +200,7 @@ func (m *metrics) decided(batch driver.Batch, decisions driver.Decisions, err er
 		if d.Limit < 0 || d.Allowance { // an allowance that is nearly used up is no near miss
 			continue
 		}
-		if limit := batch.Limits[d.Limit]; float64(d.Remaining) < nearMiss*float64(limit.Limit) {
+		if limit := batch.Limits[d.Limit]; d.Remaining <= limit.Limit/nearMissParts {
 			m.nearMisses.WithLabelValues(name, m.limit(name, limit.Name)).Inc()
 		}
 	}

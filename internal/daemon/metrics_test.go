@@ -14,6 +14,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/serve"
 	"github.com/quotactl/quotactl/jobs"
@@ -89,6 +90,24 @@ func grep(text, word string) string {
 		}
 	}
 	return strings.Join(out, "")
+}
+
+// A near miss is a grant that leaves 5 % of the limit or less.
+func TestNearMisses(t *testing.T) {
+	for _, c := range []struct{ limit, before, far, near int64 }{
+		{100, 90, 4, 1}, {140, 100, 32, 1}, {60, 50, 6, 1}, {19, 10, 8, 1}, {1, 0, 0, 1}, {1_000_000_000_000_000, 0, 949_999_999_999_999, 1},
+	} {
+		w := watch(t, nil)
+		w.b = must.Get(budget.New(w.metered, budget.Spec{
+			Name: "shop/main", Costs: map[string]budget.Cost{"few": {Units: 1}}, Timeout: watchTimeout,
+			Limits: []limit.Limit{{Name: "least", Limit: c.limit, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}},
+		}))(t)
+		must.Do(t, w.charge("few", c.before+c.far))
+		_, text := w.get("/metrics")
+		check.Equal(t, strings.Contains(text, "quotactl_near_misses_total{"), false, "a near miss with more than 5 % left", c)
+		must.Do(t, w.charge("few", c.near))
+		w.has(`quotactl_near_misses_total{budget="shop/main",limit="least"} 1`)
+	}
 }
 
 func TestMetrics(t *testing.T) {

@@ -6,12 +6,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/quotactl/quotactl/internal/suggest"
 )
 
 // Compose makes a whole configuration: a store, the named presets, and a sample job in
 // comments. Of the operations it keeps those that match only (names or prefix.*), or all
 // if only is empty; limits and rules without any operation left are dropped. The error
-// names an unknown preset or an operation that no preset has.
+// names an unknown preset or an operation that no preset has, and those there are.
 func Compose(names, only []string) ([]byte, error) {
 	var parts []part
 	for _, name := range names {
@@ -93,12 +95,15 @@ var (
 func keep(parts []part, only []string) (kept []part, err error) {
 	found := map[string]bool{}
 	var bare []string           // upstreams without an operation that is kept
+	var all, unused []string    // the operations of all upstreams, and of the bare ones
 	limits := map[string]bool{} // the dropped ones, as upstream.limit
 	for _, upstream := range upstreams(parts) {
 		priced := map[string]bool{}
+		var own []string
 		for _, p := range parts {
 			if p.path[1] == upstream && p.kind() == "costs" {
 				p.text = filter(p.text, func(operation string) bool {
+					own = append(own, operation)
 					for _, pattern := range only {
 						if matches(pattern, operation) {
 							found[pattern], priced[operation] = true, true
@@ -113,8 +118,9 @@ func keep(parts []part, only []string) (kept []part, err error) {
 				kept = append(kept, p)
 			}
 		}
+		all = append(all, own...)
 		if len(priced) == 0 {
-			bare = append(bare, upstream)
+			bare, unused = append(bare, upstream), append(unused, own...)
 		}
 		for _, p := range parts {
 			if p.path[1] != upstream || p.kind() == "costs" {
@@ -136,11 +142,11 @@ func keep(parts []part, only []string) (kept []part, err error) {
 	}
 	for _, pattern := range only {
 		if !found[pattern] {
-			return nil, fmt.Errorf("--only %s: no such operation in the preset", pattern)
+			return nil, fmt.Errorf("--only %s: no such operation in the preset, which has %s%s", pattern, strings.Join(all, ", "), suggest.DidYouMean(pattern, all))
 		}
 	}
 	if len(bare) > 0 {
-		return nil, fmt.Errorf("--only keeps no operation of %s: add one of its operations, or leave that preset out", strings.Join(bare, ", "))
+		return nil, fmt.Errorf("--only keeps no operation of %s: add one of its operations (%s), or leave that preset out", strings.Join(bare, ", "), strings.Join(unused, ", "))
 	}
 	return inOrder(kept, parts), nil
 }
