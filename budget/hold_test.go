@@ -221,3 +221,25 @@ func TestRoomBesideAHold(t *testing.T) {
 		check.Is(t, b.Room(ctx, budget.Needs{"search": 1, "get": 11}, budget.Call{}), budget.ErrExhausted)
 	})
 }
+
+// A call above its floor is drawn from a hold, however it is made; the same call beside the hold
+// never fits.
+func TestHoldAboveFloor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, ctx := holding(t), t.Context()
+		defer func() { must.Do(t, b.Close()) }()
+		pass := budget.Call{Operation: "search", Labels: budget.Labels{Job: "pull"}, Fence: 7}
+		must.Get(b.Hold(ctx, pass, []budget.Need{{Operation: "search", Units: 30, Calls: 3}}, time.Hour, time.Minute))(t)
+		call := pass
+		call.Floor = 95
+		must.Get(b.Wait(ctx, call))(t)
+		must.Get(b.Charge(ctx, call))(t)
+		must.Get(b.WaitReserve(ctx, call, time.Minute))(t)
+		for _, charge := range []func(context.Context, budget.Call) (budget.Receipt, error){b.Charge, b.Wait} {
+			must.Is(t, check.Err(charge(ctx, call)), budget.ErrNeverFits, "once the hold is drawn")
+			other := call
+			other.Fence = 0
+			must.Is(t, check.Err(charge(ctx, other)), budget.ErrNeverFits, "beside the hold")
+		}
+	})
+}

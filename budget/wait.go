@@ -270,6 +270,9 @@ func (b *Budget) checking(item driver.Item) []limit.Limit {
 // nil if it is not.
 func (b *Budget) neverFits(call Call, units int64, limits []limit.Limit) *RefusedError {
 	floor, _ := b.spec.floor(call)
+	if call.Fence > 0 { // what it draws from its pass's hold has none
+		floor = 0
+	}
 	for _, l := range limits {
 		if !l.Observe && l.Amount(units) > l.Bound(floor, call.UseHeadroom) {
 			refused := b.refuse(call, units, ErrNeverFits, nil)

@@ -334,7 +334,7 @@ func (j *Job) checkHold(node config.Node, each []needs.Amount, runs int, upstrea
 		case !item.CheckedBy(l):
 			node.Warn("job %s holds nothing of limit %s: %s may take %s, and the limit counts %s; a shorter timeout, grace or stagger would change that, or more runs at once (parallel)",
 				j.Name, l.Name, j.Hold.what(), limit.SpanText(span), limit.SpanText(time.Duration(l.Window.Shortest())*time.Microsecond))
-		case !upstream.Observe && !l.Observe && item.NeverFits(l):
+		case !upstream.Observe && !l.Observe && item.NeverFits(l, false):
 			node.Fail("job %s could never start: %s holds %d %s of limit %s (%d), beside its floor and what is guaranteed to others; lower needs or max_pages, raise the limit, or write hold = \"run\"",
 				j.Name, j.Hold.what(), item.Amount(l), l.Counts, l.Name, l.Limit)
 			return

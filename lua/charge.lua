@@ -262,7 +262,12 @@ local function decide(item)
     local state = e.state == 'o' and e.score <= M.last and 'x' or e.state
     return reply(1, true, e.asked, e.start, 0, state .. e.labels, {})
   end
-  if item.never and not recorded then return reply(3, false, 0, 0, item.never, '', {}) end
+  local draw = item.never and holds.drawn(item)
+  for _, at in ipairs(not recorded and item.never or {}) do
+    local i = math.abs(at)
+    local _, free = holds.takes(item, limits[i], i, draw)
+    if at > 0 or not free then return reply(3, false, 0, 0, i, '', {}) end
+  end
   local to = weighing.weigh(item, 0, not item.from)
   local ends = holds.ends()
   if item.from and to.refused and (ends[#ends] or 0) < item.from then -- those that it waited for are gone

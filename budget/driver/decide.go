@@ -167,12 +167,15 @@ func (d Decision) Together(limits []limit.Limit, item Item, waits []limit.Wait, 
 const PlanLook int64 = 60_000_000
 
 // UnlessPlanned is a decision of now that there is no instant at which the item fits, unless a
-// guarantee lapses by plan: then it is refused for PlanLook, since less may be needed by then.
+// guarantee lapses by plan, or the item draws from a hold what it could not have otherwise: then
+// it is refused for PlanLook, since less may be needed by then, or the hold be renewed.
 func (d Decision) UnlessPlanned(limits []limit.Limit, item Item, now int64) Decision {
 	if d.Result != NeverFits && (d.Result != Refused || d.RetryAt < limit.Never) {
 		return d
 	}
-	if slices.ContainsFunc(limits, func(l limit.Limit) bool { return !l.Observe && item.CheckedBy(l) && l.ByPlan() }) {
+	if slices.ContainsFunc(limits, func(l limit.Limit) bool {
+		return !l.Observe && item.CheckedBy(l) && (l.ByPlan() || item.NeverFits(l, false))
+	}) {
 		d.Result, d.RetryAt, d.Ends = Refused, now+PlanLook, 0
 	}
 	return d

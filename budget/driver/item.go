@@ -39,7 +39,11 @@ func LeastRemaining(limits []limit.Limit, item Item, used func(i int) int64) (in
 }
 
 // NeverFits reports whether the item cannot fit a limit that checks it, however long it
-// waits.
-func (i Item) NeverFits(l limit.Limit) bool {
+// waits. drawn: it draws all that it takes there from a hold, so that floor and shares are not
+// checked.
+func (i Item) NeverFits(l limit.Limit, drawn bool) bool {
+	if drawn {
+		return i.Amount(l) > l.Bound(0, i.UseHeadroom)
+	}
 	return l.NeverFits(i.Amount(l), i.Floor, i.UseHeadroom, l.ShareOf(i.Labels.Job), i.Lasts())
 }

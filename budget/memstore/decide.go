@@ -69,12 +69,12 @@ func (l *ledger) decide(batch driver.Batch, item driver.Item, when moment) drive
 	if item.Recorded {
 		limits = nil
 	}
+	c := l.claimsAt(item, now)
 	for i, limit := range limits {
-		if !limit.Observe && item.CheckedBy(limit) && item.NeverFits(limit) {
+		if _, covered := c.takes(limit, item); !limit.Observe && item.CheckedBy(limit) && item.NeverFits(limit, covered) {
 			return driver.Decision{Result: driver.NeverFits, Limit: i, Remaining: limit.Remaining(l.used(limit, now) + l.held(limit))}
 		}
 	}
-	c := l.claimsAt(item, now)
 	start := max(now, when.later, l.newest+1)
 	if item.IsHold() {
 		start = max(now, when.later)

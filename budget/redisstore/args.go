@@ -308,7 +308,9 @@ type itemArgs struct {
 	Labels   string  `json:"labels"`             // job|region|run
 	Progress string  `json:"progress,omitempty"` // where a walk in the run before ended
 	Bounds   []int64 `json:"bounds"`             // for each limit its bound, or unbound
-	Never    int     `json:"never,omitempty"`    // the place of a limit that the item never fits, from 1
+	// Never are the places, from 1, of limits that the item never fits: up to the first that holds
+	// do not change, and below 0 those that it may fit if it draws all that it takes there.
+	Never []int `json:"never,omitempty"`
 	// If a limit has shares, for each limit which of its shares is the item's, from 1, and,
 	// for an item with a floor, its bound without that. Rooms are there too for an item with a
 	// fence, which may draw from a hold.

@@ -368,9 +368,7 @@ func (b *batch) args(had, r registry, added, split []string, attempt time.Time) 
 			a.Bounds[k] = unbound
 			if item.CheckedBy(l) {
 				a.Bounds[k] = l.Bound(item.Floor, item.UseHeadroom)
-				if a.Never == 0 && !l.Observe && item.NeverFits(l) {
-					a.Never = k + 1
-				}
+				a.Never = neverPlace(a.Never, k, *item, l)
 			}
 			if args.Divided {
 				a.Own = append(a.Own, 1+l.ShareOf(item.Labels.Job))

@@ -145,3 +145,14 @@ func (b *batch) isStaged(told []any) bool {
 	}
 	return true
 }
+
+// neverPlace adds the place of a limit, from 0, to itemArgs.Never, if it belongs there.
+func neverPlace(list []int, k int, item driver.Item, l limit.Limit) []int {
+	switch {
+	case l.Observe || !item.NeverFits(l, false) || len(list) > 0 && list[len(list)-1] > 0:
+		return list
+	case item.Fence != "" && !item.IsHold() && !item.NeverFits(l, true):
+		return append(list, -k-1)
+	}
+	return append(list, k+1)
+}

@@ -131,7 +131,7 @@ func (r *refusal) refuses(batch driver.Batch, item driver.Item, at time.Time) bo
 			return false
 		case l.ShareOf(item.Labels.Job) != r.shares[next]:
 			return false
-		case !l.Observe && item.NeverFits(*l), item.Units > r.units && item.WaitsForLapses(*l):
+		case !l.Observe && item.NeverFits(*l, false), item.Units > r.units && item.WaitsForLapses(*l):
 			return false // waiting may not help a call of more units, which the store must say
 		}
 		next++

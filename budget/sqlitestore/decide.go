@@ -255,8 +255,9 @@ func (d *decider) item(item driver.Item) (decision driver.Decision, done bool, e
 	if err != nil || replayed {
 		return decision, true, err
 	}
+	lives := l.holds.living(item, now)
 	for i, v := range d.limits {
-		if !item.Recorded && !v.limit.Observe && item.CheckedBy(v.limit) && item.NeverFits(v.limit) {
+		if _, drawn := lives.amount(v.limit, item); !item.Recorded && !v.limit.Observe && item.CheckedBy(v.limit) && item.NeverFits(v.limit, drawn) {
 			return driver.Decision{Result: driver.NeverFits, Limit: i, Remaining: d.remaining(i)}, true, nil
 		}
 	}

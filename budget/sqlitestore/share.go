@@ -152,10 +152,11 @@ func (t *test) sumHeld() (sum int64) {
 
 // neverFits reports whether the item cannot pass the test while the holds are the same.
 func (t *test) neverFits() bool {
-	if t.held == nil && t.divided && t.v.limit.ByPlan() { // all may be guaranteed to others
-		return t.total(make([]int64, t.parts()), t.guarantees) > t.room
+	held := t.held
+	if held == nil { // all may be guaranteed to others, or the floor too high once the item draws from no hold
+		held = make([]int64, t.parts())
 	}
-	return t.held != nil && t.total(t.held, t.guarantees) > t.room
+	return t.total(held, t.guarantees) > t.room
 }
 
 // within reports whether a part is another share within its guarantee, so that what returns

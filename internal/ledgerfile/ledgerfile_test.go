@@ -343,6 +343,43 @@ func TestHistoryOfOlderFiles(t *testing.T) {
 	check.Equal(t, head(3, `,"not_in_history_up_to":"2025-12-31T23:59:59Z"`).Unnoted, head(3, "").At-1_000_000, "version 3")
 }
 
+// Rows of history below 0 take back what others of the same hour, operation, job and region have,
+// and no more; nothing adds up to more than a budget can count.
+func TestHistoryAddsUp(t *testing.T) {
+	const head = `{"quotactl_export":3,"budget":"a/b","export":"x","ledger":"L","at":"2026-01-02T00:00:00Z","since":"2026-01-01T00:00:00Z","forgotten_up_to":"2026-01-01T00:00:00Z","not_in_history_up_to":"1970-01-01T00:00:00Z"}`
+	type row struct {
+		id, operation, job string
+		units, calls       int64
+		hour               int
+	}
+	for name, c := range map[string]struct {
+		rows  []row
+		wrong string
+	}{
+		"an end of an imported reservation": {[]row{{"L", "op", "j", -60, 0, 1}, {"A", "op", "j", 70, 1, 1}}, ""},
+		"its release":                       {[]row{{"A", "op", "j", 70, 1, 1}, {"L", "op", "j", -70, -1, 1}}, ""},
+		"units below 0":                     {[]row{{"L", "op", "j", -5, 1, 1}}, "has -5 units and 1 calls of op in the hour from 2026-01-01T01:00:00Z"},
+		"calls below 0":                     {[]row{{"A", "op", "j", 5, 1, 1}, {"L", "op", "j", -5, -2, 1}}, "has 0 units and -1 calls of op"},
+		"of another hour":                   {[]row{{"A", "op", "j", 5, 1, 1}, {"L", "op", "j", -5, -1, 2}}, "has -5 units"},
+		"of another operation":              {[]row{{"A", "op", "j", 5, 1, 1}, {"L", "other", "j", -5, -1, 1}}, "of other in"},
+		"of another job":                    {[]row{{"A", "op", "j", 5, 1, 1}, {"L", "op", "k", -5, -1, 1}}, "has -5 units"},
+		"as much as can be counted":         {[]row{{"A", "op", "j", limit.MaxUnits, 1, 1}, {"L", "op", "j", limit.MaxUnits, 1, 2}}, ""},
+		"more than can be counted":          {[]row{{"A", "op", "j", limit.MaxUnits, 1, 1}, {"L", "op", "j", 1, 1, 1}}, "more than 1000000000000000 units or calls of op in one hour"},
+		"more calls":                        {[]row{{"A", "op", "j", 1, limit.MaxUnits + 1, 1}}, "more than 1000000000000000 units or calls"},
+		"far below 0":                       {[]row{{"A", "op", "j", -limit.MaxUnits - 1, 1, 1}}, "more than 1000000000000000 units or calls"},
+	} {
+		lines := []string{head}
+		for _, r := range c.rows {
+			lines = append(lines, fmt.Sprintf(`{"id":%q,"operation":%q,"state":"history","units":%d,"calls":%d,"job":%q,"at":"2026-01-01T0%d:00:00Z"}`, r.id, r.operation, r.units, r.calls, r.job, r.hour))
+		}
+		lines = append(lines, fmt.Sprintf(`{"rows":%d}`, len(c.rows)))
+		err := check.Err(ledgerfile.Check(strings.NewReader(strings.Join(lines, "\n") + "\n")))
+		if ok := err == nil; ok != (c.wrong == "") || !ok && !strings.Contains(err.Error(), c.wrong) {
+			t.Errorf("%s: %v, want %q", name, err, c.wrong)
+		}
+	}
+}
+
 // FuzzExport holds Check to an answer for any file, and what it takes to a ledger that
 // adds up.
 func FuzzExport(f *testing.F) {

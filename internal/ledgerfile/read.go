@@ -48,11 +48,22 @@ type file struct {
 	facts   Facts // of the rows those read so far
 	units   int64 // of the rows read so far
 	calls   int64 // likewise
+	history map[series]sum
 }
+
+// series is what the history adds up: an hour's charges of an operation, a job and a region.
+type series struct {
+	hour      int64
+	operation string
+	job       string
+	region    string
+}
+
+type sum struct{ units, calls int64 }
 
 // open reads the first line.
 func open(r io.Reader) (*file, error) {
-	f := &file{lines: bufio.NewScanner(r)}
+	f := &file{lines: bufio.NewScanner(r), history: map[series]sum{}}
 	f.lines.Buffer(make([]byte, 0, 1<<16), maxLine)
 	line, err := f.line()
 	if err != nil {
@@ -115,6 +126,13 @@ func (f *file) next() (driver.Row, error) {
 	f.facts.count(row)
 	if row.State != driver.RowHistory { // no total counts what was spent
 		f.units, f.calls = f.units+row.Units, f.calls+row.Calls
+	} else {
+		one := series{row.Start, row.Operation, row.Labels.Job, row.Labels.Region}
+		s := f.history[one]
+		if s = (sum{s.units + row.Units, s.calls + row.Calls}); max(s.units, -s.units, s.calls, -s.calls) > limit.MaxUnits {
+			return driver.Row{}, f.wrong(fmt.Sprintf("its history up to here has more than %d units or calls of %s in one hour", limit.MaxUnits, row.Operation))
+		}
+		f.history[one] = s
 	}
 	if f.units > mostUnits || f.calls > mostUnits {
 		return driver.Row{}, f.wrong(fmt.Sprintf("its rows up to here add up to more than %d units or calls", mostUnits))
@@ -130,6 +148,11 @@ func (f *file) end(line []byte) error {
 	}
 	if rows := f.facts.Rows + f.facts.History; end.Rows != rows {
 		return f.wrong(fmt.Sprintf("it has %d rows, but its last line says %d", rows, end.Rows))
+	}
+	for one, s := range f.history { // rows below 0 take back what others of the file have
+		if min(s.units, s.calls) < 0 {
+			return f.wrong(fmt.Sprintf("its history has %d units and %d calls of %s in the hour from %s, less than none", s.units, s.calls, one.operation, time.UnixMicro(one.hour).UTC().Format(time.RFC3339)))
+		}
 	}
 	if f.lines.Scan() {
 		f.no++

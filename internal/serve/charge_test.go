@@ -3,6 +3,7 @@ package serve_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -45,6 +46,25 @@ func TestCharge(t *testing.T) {
 			t.Errorf("spent by job: %v", spent)
 		}
 	})
+}
+
+// A body says in several ways that it is UTF-8 and not coded. A region and a run that are empty
+// are absent.
+func TestPlainBodies(t *testing.T) {
+	w := newWorld(t, serve.Options{})
+	for i, as := range []struct{ media, coding string }{
+		{"application/json", ""}, {"application/json; charset=utf-8", ""}, {`application/json;charset="UTF-8"`, "identity"}, {"Application/JSON; charset=US-ASCII", "Identity"},
+	} {
+		r := w.request(http.MethodPost, "/v1/charge", fmt.Sprintf(`{"budget":"shop/main","operation":"get","id":"c%d","region":"","run":""}`, i))
+		r.Header["Content-Type"] = []string{as.media}
+		if as.coding != "" {
+			r.Header["Content-Encoding"] = []string{as.coding}
+		}
+		w.do(r).is(200, "charged", true)
+	}
+	check.Equal(t, w.spent(budget.ByRun)[""], 4, "spent without a run")
+	w.post("/v1/charge", `{"budget":"shop/main","operation":"get","id":""}`).is(400, "reason", "invalid")
+	w.post("/v1/charge", `{"budget":"shop/main","operation":"get","run":"","run":"r"}`).is(400, "reason", "invalid")
 }
 
 // spent is what the ledger of shop/main contains.

@@ -138,8 +138,14 @@ func askings() (list []asking) {
 		changed(413, "body_size", func(r *http.Request) { r.Body = io.NopCloser(strings.NewReader(strings.Repeat(" ", serve.MaxBody+1))) })
 		changed(408, "body_time", func(r *http.Request) { r.Body = brokenBody{os.ErrDeadlineExceeded} })
 		changed(400, "invalid", func(r *http.Request) { r.Body = brokenBody{io.ErrUnexpectedEOF} })
-		for _, media := range [][]string{{"application/x-www-form-urlencoded"}, {"text/plain"}, {"application/json", "application/json"}, {""}, nil} {
+		for _, media := range [][]string{
+			{"application/x-www-form-urlencoded"}, {"text/plain"}, {"application/json", "application/json"}, {""}, nil,
+			{"application/json; charset=utf-16"}, {"application/json; charset=iso-8859-1"}, {`application/json; charset="UTF-32"`}, {"application/json; charset"},
+		} {
 			changed(415, "media_type", func(r *http.Request) { r.Header["Content-Type"] = media })
+		}
+		for _, coding := range [][]string{{"gzip"}, {"identity, gzip"}, {"identity", "br"}, {"unknown"}} {
+			changed(415, "media_type", func(r *http.Request) { r.Header["Content-Encoding"] = coding })
 		}
 		add(http.MethodPost, path, strings.Replace(body, "shop/main", "other/main", 1), 404, "unknown_budget", nil)
 		add(http.MethodPost, path, `{`, 400, "invalid", nil)

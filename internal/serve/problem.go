@@ -55,7 +55,7 @@ var kinds = map[string]kind{
 	"not_local":    {http.StatusForbidden, "The request comes from a web page"},
 	"no_path":      {http.StatusNotFound, "Unknown path"},
 	"method":       {http.StatusMethodNotAllowed, "The path does not take this method"},
-	"media_type":   {http.StatusUnsupportedMediaType, "The Content-Type is not application/json"},
+	"media_type":   {http.StatusUnsupportedMediaType, "The body is not plain application/json"},
 	"body_size":    {http.StatusRequestEntityTooLarge, "The body is too large"},
 	"body_time":    {http.StatusRequestTimeout, "The body did not arrive in time"},
 	"header_count": {http.StatusRequestHeaderFieldsTooLarge, "Too many header fields"},

@@ -59,6 +59,9 @@ var (
 	releaseMembers = members{required: 2, names: []string{"budget", "id"}}
 )
 
+// labels are the members that may be empty: a call without the label.
+var labels = []string{"region", "run"}
+
 type members struct {
 	required int
 	names    []string
@@ -90,7 +93,7 @@ func (q *request) read(body []byte, takes members) error {
 			q.unknown(string(name), takes)
 		case seen&(1<<place) != 0:
 			q.fault(string(name), "it is given twice")
-		case value[0] == 'n': // null counts as left out
+		case value[0] == 'n', string(value) == `""` && slices.Contains(labels, string(name)): // null counts as left out, and the variable of a job that is not set
 		default:
 			q.given |= 1 << place
 			if wrong := q.set(string(name), value); wrong != "" {
@@ -139,9 +142,6 @@ func (q *request) set(name string, value []byte) string {
 	case "job":
 		return textOf(value, &call.Labels.Job)
 	case "region":
-		if string(value) == `""` { // QUOTACTL_REGION of a job without regions
-			return ""
-		}
 		return textOf(value, &call.Labels.Region)
 	case "run":
 		return textOf(value, &call.Labels.Run)

@@ -9,6 +9,8 @@ import (
 	"mime"
 	"net/http"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -221,7 +223,7 @@ func takeBuffer() *buffer { return buffers.Get().(*buffer) }
 
 func (b *buffer) giveBack() { buffers.Put(b) }
 
-// isJSON reports whether a Content-Type is application/json. It is required because a
+// isJSON reports whether a Content-Type is application/json in UTF-8. It is required because a
 // browser lets a web page send a request without one to any site.
 func isJSON(media []string) bool {
 	if len(media) != 1 {
@@ -230,15 +232,25 @@ func isJSON(media []string) bool {
 	if media[0] == jsonMedia[0] {
 		return true
 	}
-	kind, _, err := mime.ParseMediaType(media[0])
-	return err == nil && kind == jsonMedia[0]
+	kind, parameters, err := mime.ParseMediaType(media[0])
+	charset := strings.ToLower(parameters["charset"])
+	return err == nil && kind == jsonMedia[0] && slices.Contains([]string{"", "utf-8", "us-ascii"}, charset)
+}
+
+// isPlain reports whether a body is not compressed, or coded in another way.
+func isPlain(encodings []string) bool {
+	return !slices.ContainsFunc(encodings, func(one string) bool { return one != "" && !strings.EqualFold(one, "identity") })
 }
 
 // readBody reads a request's body into the buffer and parses it into q. It returns false
 // if it has answered.
 func (b *buffer) readBody(w http.ResponseWriter, r *http.Request, takes members, q *request) bool {
 	if !isJSON(r.Header["Content-Type"]) {
-		refuse(w, problem{reason: "media_type", detail: "send the body with Content-Type: application/json"})
+		refuse(w, problem{reason: "media_type", detail: "send the body with Content-Type: application/json, in UTF-8"})
+		return false
+	}
+	if !isPlain(r.Header["Content-Encoding"]) {
+		refuse(w, problem{reason: "media_type", detail: "send the body without Content-Encoding"})
 		return false
 	}
 	if err := b.read(http.MaxBytesReader(w, r.Body, MaxBody)); err != nil {

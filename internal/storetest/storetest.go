@@ -138,6 +138,7 @@ func Run(t *testing.T, open Open, but ...string) {
 		{"HoldSettledAbove", testHoldSettledAbove},
 		{"HoldAgain", testHoldAgain},
 		{"HoldWaits", testHoldWaits},
+		{"HoldAboveFloor", testHoldAboveFloor},
 		{"HoldsOnTime", testHoldsOnTime},
 		{"History", testHistory},
 		{"HistoryOfMany", testHistoryOfMany},
