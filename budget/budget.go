@@ -82,7 +82,7 @@ func New(store driver.Store, spec Spec, options ...Option) (*Budget, error) {
 	}
 	b.table = shareTable(spec.Limits)
 	b.batcher = &batcher{decide: b.decideBatch, timeout: spec.Timeout}
-	b.waits = newWaitQueue(b.askTogether)
+	b.waits = newWaitQueue(b.askTogether, newHostLine(spec.WaitDir, spec.Name))
 	b.laters = &laters{}
 	if b.auto = newAutos(b, b.jobs, b.log); b.auto != nil && b.jobs == nil {
 		return nil, fmt.Errorf("open budget %s: %w: a limit has an automatic headroom, and the store keeps no documents in which hosts could share the evidence: use the option WithJobStore", spec.Name, ErrInvalid)

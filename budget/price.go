@@ -54,6 +54,9 @@ type Spec struct {
 	Observe bool
 	// Feedback says how to read what responses say about the quota.
 	Feedback feedback.Rules
+	// WaitDir is a directory that the processes of a host share: through it, calls that wait are
+	// served in order over all of them. Empty: each process has an order of its own.
+	WaitDir string
 }
 
 // DefaultTimeout bounds a decision if a Spec sets no timeout.

@@ -26,9 +26,10 @@ const (
 // or a person may have ended a lock. Changes by this process wake it at once.
 const waitLook = 10 * time.Second
 
-// Wait charges the call as soon as its units fit. Waiters of one process are served
-// first in, first out: no call overtakes one that waits for a limit they share; a call
-// that waits for a limit of its own holds up no other.
+// Wait charges the call as soon as its units fit. Waiters of one process, and with
+// [Spec.WaitDir] of one host, are served first in, first out: no call overtakes one that waits
+// for a limit they share; a call that waits for a limit of its own holds up no other. Those of
+// several hosts meet at the instant, spread over some milliseconds.
 //
 // Wait fails at once if the context's deadline comes before the units can fit, even if
 // all open reservations were finished now ([Budget.Soonest]); the error is a
@@ -109,6 +110,9 @@ func (b *Budget) wait(ctx context.Context, call Call, lease int64) (receipt Rece
 			continue
 		}
 		look := min(refused.RetryAfter+jitter, waitLook)
+		if b.waits.host != nil && soonest < refused.RetryAfter { // it asks for all that wait behind it
+			look = min(look, recoveryLook)
+		}
 		if errors.Is(refused, ErrRecovering) { // its end wakes no waiter
 			look = min(look, soonest+jitter)
 		}

@@ -22,7 +22,8 @@ import (
 type waitQueue struct {
 	// ask queues the calls of several waiters to be decided in one step, in their order.
 	// It is called with mu held, and does not wait.
-	ask func([]*place) []seat
+	ask  func([]*place) []seat
+	host *hostLine // the waiters in other processes; nil: not known
 
 	mu    sync.Mutex // guards all below
 	came  int64      // how many waiters have entered so far
@@ -48,12 +49,19 @@ type place struct {
 	deadline time.Time // of the wait; zero: none
 
 	number int64
+	came   time.Time
 	turns  chan turn // buffered, for one turn
 	line   *line
 	at     *list.Element // nil: it has left
 	late   int           // its index in line.late, plus 1; 0: it is not there
 	asking bool
 	sleep  *sleep // set while it sleeps until its units fit
+
+	ticket *ticket // its file, once it has waited
+	looked bool    // whether waiters in other processes were looked for since it slept
+	beside *sleep  // what it waits for there; nil: nothing
+	look   time.Time
+	next   int64 // the last two: when to look again, and hostLine.ahead's
 }
 
 // turn lets a waiter ask the store, or says in err why it need not wait any longer.
@@ -73,8 +81,8 @@ type sleep struct {
 	soonest time.Time // the earliest that its units may fit; see Budget.Soonest
 }
 
-func newWaitQueue(ask func([]*place) []seat) *waitQueue {
-	return &waitQueue{ask: ask, freed: make(chan struct{})}
+func newWaitQueue(ask func([]*place) []seat, host *hostLine) *waitQueue {
+	return &waitQueue{ask: ask, host: host, freed: make(chan struct{})}
 }
 
 // free wakes the sleeping waiters, because a reservation was finished, or a lock or a hold
@@ -97,6 +105,7 @@ func (q *waitQueue) enter(p *place, limits []string) {
 		q.lines = append(q.lines, &line{name: name, limits: limits})
 	}
 	q.came++
+	p.came = time.Now()
 	p.number, p.turns, p.line = q.came, make(chan turn, 1), q.lines[at]
 	p.at = p.line.places.PushBack(p)
 	p.line.waits(p)
@@ -127,6 +136,7 @@ func (q *waitQueue) sleeps(p *place, refused *RefusedError, limit string, soones
 	if first {
 		now := time.Now()
 		p.sleep = &sleep{refused: refused, limit: limit, until: now.Add(refused.RetryAfter), soonest: now.Add(soonest)}
+		q.host.show(p, p.sleep)
 	} else {
 		p.line.waits(p)
 	}
@@ -138,7 +148,7 @@ func (q *waitQueue) sleeps(p *place, refused *RefusedError, limit string, soones
 func (q *waitQueue) wakes(p *place) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	p.sleep = nil
+	p.sleep, p.looked = nil, false
 	p.line.seen = nil
 	p.line.waits(p)
 	q.move()
@@ -181,6 +191,9 @@ func (q *waitQueue) move() {
 			asks = asks || taken[limit]
 		}
 		first := l.first()
+		if first.sleep == nil && !first.asking {
+			l.ahead = longest(l.ahead, q.ahead(first))
+		}
 		switch {
 		case first.sleep != nil:
 			asleep[first.sleep.limit] = longest(asleep[first.sleep.limit], first.sleep)
@@ -200,6 +213,32 @@ func (q *waitQueue) move() {
 	for _, l := range slices.Clone(q.lines) {
 		q.tooLate(l)
 	}
+}
+
+// ahead is what the first of a line waits for in other processes. It looks again from time to
+// time until that is nothing. q.mu is held.
+func (q *waitQueue) ahead(first *place) *sleep {
+	now := time.Now()
+	if q.host == nil || first.looked && (first.beside == nil || first.look.After(now)) {
+		return first.beside
+	}
+	n := 0
+	first.looked = true
+	if first.beside, n, first.next = q.host.ahead(first, first.line.limits); first.beside != nil {
+		q.host.show(first, first.beside)
+		until := first.beside.soonest.Sub(now)
+		wait := min(max(until, -until/16, time.Duration(n)*lookEach), longLook)
+		first.look = now.Add(wait)
+		time.AfterFunc(wait, q.again)
+	}
+	return first.beside
+}
+
+// again looks whether waiters in other processes are gone.
+func (q *waitQueue) again() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.move()
 }
 
 func longest(a, b *sleep) *sleep {
@@ -222,7 +261,7 @@ func (q *waitQueue) give(l *line) {
 		end := q.nextBeside(l)
 		for at := first.at.Next(); at != nil && len(group) < driver.MaxBatch; at = at.Next() {
 			p := at.Value.(*place)
-			if p.number > end || !asksAtLeast(p.item, group[len(group)-1].item) || !left.take(p.item) {
+			if p.number > end || q.host != nil && p.came.UnixNano() > first.next || !asksAtLeast(p.item, group[len(group)-1].item) || !left.take(p.item) {
 				break
 			}
 			group = append(group, p)
@@ -281,6 +320,7 @@ func (q *waitQueue) remove(p *place) {
 	}
 	p.line.asked(p)
 	p.line.waitsNoMore(p)
+	p.ticket.drop()
 	p.line.places.Remove(p.at)
 	p.at = nil
 	if p.line.places.Len() == 0 {

@@ -62,6 +62,7 @@ func BudgetOn(store driver.Store, cfg *config.Config, url, name string, options 
 		return nil, err
 	}
 	spec.Timeout = Timeout(url, cfg.Store)
+	spec.WaitDir = filepath.Join(HostDir(cfg, url), "waiting")
 	return budget.New(store, spec, options...)
 }
 

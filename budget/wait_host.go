@@ -1,0 +1,198 @@
+package budget
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// hostLine is what the processes of a host tell each other of the calls that wait for one
+// budget: a file for the first of each line, in one directory. Its name is
+// BUDGET.CAME.PROCESS.NUMBER.LIMIT: when the waiter came, and what it waits for. Its process
+// keeps it locked, so that what a killed one leaves is no waiter.
+//
+// Processes without a directory, and those of several hosts, know nothing of each other.
+type hostLine struct {
+	dir    string
+	budget string
+	own    string
+}
+
+// The bounds of when a waiter looks again whether those ahead of it in other processes are
+// gone: lookEach for each of them, since they are served one after the other, and the less often
+// the longer the last of them is overdue.
+const (
+	lookEach  = 2 * time.Millisecond
+	longLook  = time.Second
+	unwritten = time.Minute // after which an empty file is one that its process never wrote
+)
+
+// note is the content of a waiter's file.
+type note struct {
+	Limit     string    `json:"limit"`
+	Asleep    string    `json:"asleep"` // as sleep.limit
+	Remaining int64     `json:"remaining"`
+	RetryAt   time.Time `json:"retry_at"`
+	Until     time.Time `json:"until"`
+	Soonest   time.Time `json:"soonest"`
+	Locked    bool      `json:"locked,omitempty"`
+	Why       string    `json:"why,omitempty"`
+}
+
+// newHostLine is the line in a directory, nil for none.
+func newHostLine(dir, budget string) *hostLine {
+	if dir == "" {
+		return nil
+	}
+	return &hostLine{dir: dir, budget: digest(budget), own: rand.Text()[:8]}
+}
+
+func digest(text string) string {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(text)) // never fails
+	return strconv.FormatUint(h.Sum64(), 36)
+}
+
+// ticket is a waiter's file, nil for none.
+type ticket struct {
+	file *os.File
+	path string
+}
+
+// show lets the other processes see what p waits for. What cannot be written is not seen:
+// then the waiters of the host meet, as those of several hosts do.
+func (h *hostLine) show(p *place, s *sleep) {
+	if h == nil {
+		return
+	}
+	n := note{s.refused.Limit, s.limit, s.refused.Remaining, s.refused.RetryAt, s.until, s.soonest, errors.Is(s.refused, ErrLocked), s.refused.Why}
+	text, err := json.Marshal(n)
+	path := filepath.Join(h.dir, fmt.Sprintf("%s.%020d.%s.%d.%s", h.budget, p.came.UnixNano(), h.own, p.number, digest(s.limit)))
+	if p.ticket == nil && err == nil {
+		p.ticket, err = newTicket(path)
+	}
+	if err != nil {
+		return
+	}
+	if path != p.ticket.path && os.Rename(p.ticket.path, path) == nil {
+		p.ticket.path = path
+	}
+	if p.ticket.file.Truncate(0) == nil {
+		_, _ = p.ticket.file.WriteAt(text, 0) // what is not whole is read as a waiter that asks
+	}
+}
+
+func newTicket(path string) (*ticket, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for err = syscall.EINTR; errors.Is(err, syscall.EINTR); { // only those that look at it lock it too, for a moment
+		err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX)
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close(), os.Remove(path))
+	}
+	return &ticket{file, path}, nil
+}
+
+// drop removes the file.
+func (t *ticket) drop() {
+	if t != nil {
+		_ = errors.Join(os.Remove(t.path), t.file.Close()) // an unlocked file is no waiter
+	}
+}
+
+// ahead is what the last of the waiters in other processes waits for that came before p and
+// that it may not overtake, and how many there are; the limits are what p's call is checked
+// against. next is when the first came that may not be overtaken by those behind p.
+func (h *hostLine) ahead(p *place, limits []string) (last *sleep, n int, next int64) {
+	for range 3 { // a file that is gone may have another name now
+		before, next := h.list(p, limits)
+		for n := len(before); n > 0; n-- {
+			if s := readTicket(filepath.Join(h.dir, before[n-1])); s != nil {
+				return s, n, next
+			}
+		}
+		if len(before) == 0 {
+			return nil, 0, next
+		}
+	}
+	return nil, 0, 0
+}
+
+// list lists the files of those that came before p, and says when the next one after it came.
+func (h *hostLine) list(p *place, limits []string) (before []string, next int64) {
+	shared := []string{digest("")}
+	for _, name := range limits {
+		shared = append(shared, digest(name))
+	}
+	next = math.MaxInt64
+	mine := p.came.UnixNano()
+	entries, err := os.ReadDir(h.dir) // sorted by name, so by when they came
+	if err != nil {
+		return nil, next
+	}
+	at, _ := slices.BinarySearchFunc(entries, h.budget+".", func(e fs.DirEntry, name string) int { return cmp.Compare(e.Name(), name) })
+	for _, e := range entries[at:] {
+		parts := strings.Split(e.Name(), ".")
+		if len(parts) != 5 || parts[0] != h.budget {
+			break
+		}
+		came, err := strconv.ParseInt(parts[1], 10, 64)
+		switch {
+		case err != nil || parts[2] == h.own || !slices.Contains(shared, parts[4]):
+		case came < mine || came == mine && parts[2] < h.own:
+			before = append(before, e.Name())
+		default:
+			next = min(next, came)
+		}
+	}
+	return before, next
+}
+
+// readTicket is what the waiter of a file sleeps for; nil if there is none any more.
+func readTicket(path string) *sleep {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer file.Close() //nolint:errcheck // it was only read
+	info, err := file.Stat()
+	if err != nil {
+		return nil
+	}
+	if syscall.Flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) == nil { // its process has ended, or has just made it
+		if info.Size() > 0 || time.Since(info.ModTime()) > unwritten {
+			_ = os.Remove(path) // somebody else may have
+		}
+		return nil
+	}
+	now := time.Now()
+	s := &sleep{refused: &RefusedError{Err: ErrExhausted}, until: now, soonest: now}
+	var n note
+	if json.NewDecoder(file).Decode(&n) != nil {
+		return s
+	}
+	s.limit, s.until, s.soonest = n.Asleep, n.Until, n.Soonest
+	s.refused.Limit, s.refused.Remaining, s.refused.RetryAt, s.refused.Why = n.Limit, n.Remaining, n.RetryAt, n.Why
+	if n.Locked {
+		s.refused.Err = ErrLocked
+	}
+	return s
+}
