@@ -82,7 +82,7 @@ func SetPause(ctx context.Context, in State, j *Job, note string) (set Pause, be
 		for _, d := range s.Deferred {
 			dropped = append(dropped, d.pass())
 		}
-		return s.dropAll(ReasonPaused, pausedText(set)), nil
+		return edit{records: s.dropAll(ReasonPaused, pausedText(set)).kept()}, nil
 	})
 	return set, before, dropped, err
 }
@@ -319,15 +319,14 @@ func TakeBack(ctx context.Context, in State, j *Job) (taken []Request, dropped [
 		s.Requests = nil
 		by := Cancel{By: asker()}
 		tick := time.UnixMicro(at.store).UTC().Truncate(time.Second)
-		e := s.dropAll(ReasonCancelled, by.text())
+		done := s.dropAll(ReasonCancelled, by.text())
 		for _, asked := range taken {
-			record := Record{
+			done.record("request/"+asked.ID, Record{
 				Tick: Instant{tick}, Kind: Triggered, Outcome: Skipped, Reason: ReasonCancelled, Error: "taken back before a daemon began it: " + by.text(),
 				Request: asked.ID, Note: asked.text(), Runs: []Run{},
-			}
-			e.records = append(e.records, driver.JobRecord{At: tick.UnixMicro(), ID: "request/" + asked.ID, Text: record.json()})
+			})
 		}
-		return e, nil
+		return edit{records: done.kept()}, nil
 	})
 	if err != nil {
 		return nil, nil, err

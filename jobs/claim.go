@@ -62,7 +62,7 @@ func (h *heldClaim) conclude(ctx context.Context, record Record, next string, le
 	err = h.retryUnavailable(ctx, func(unsure bool) error {
 		return h.docs.change(ctx, h.job, func(s *state, at clocks) (edit, error) {
 			if s.claimOf(h.claim.Holder) == nil {
-				recorded = unsure && !slices.Contains(s.Reaped, h.claim.Holder)
+				recorded = unsure && !slices.Contains(s.Dead, h.claim.Fence)
 				return edit{}, errStays
 			}
 			recorded = true

@@ -54,12 +54,10 @@ func (d *daemon) visit(f *followed) {
 	}
 }
 
-// decide takes one step in the job's document and reports the ticks that the step
-// recorded.
+// decide takes one step in the job's document.
 func (v *visit) decide(ctx context.Context) (next visitStep, err error) {
 	v.again = false
 	v.done, v.state, v.lapsed, err = v.d.runner.takeStep(ctx, v.job, v.me)
-	v.d.report(v.job, v.done.records)
 	if err != nil {
 		return nil, err
 	}
@@ -123,17 +121,14 @@ func (v *visit) recover(err error) (again bool) {
 
 // takeStep takes one step for a job and records its results.
 func (r *Runner) takeStep(ctx context.Context, j *Job, me claimant) (done stepped, s *state, lapsed []claim, err error) {
-	err = r.docs.change(ctx, j, func(found *state, at clocks) (edit, error) {
+	done, err = r.step(ctx, j, func(found *state, at clocks) (stepped, error) {
 		if err := at.check(); err != nil {
-			return edit{}, err
+			return stepped{}, err
 		}
 		s = found
-		done = j.step(s, at, me)
+		took := j.step(s, at, me)
 		lapsed = s.lapsed(at, me.hold)
-		if !done.changed {
-			return edit{}, errStays
-		}
-		return edit{records: done.kept()}, nil
+		return took, nil
 	})
 	if err == nil {
 		r.endCancelled(s.Active)
@@ -142,7 +137,7 @@ func (r *Runner) takeStep(ctx context.Context, j *Job, me claimant) (done steppe
 }
 
 // kept converts a step's records for the history, which keeps them by their newest ticks.
-func (d *stepped) kept() []driver.JobRecord {
+func (d stepped) kept() []driver.JobRecord {
 	var list []driver.JobRecord
 	for i, record := range d.records {
 		newest := record.Tick
@@ -198,33 +193,4 @@ func (d *daemon) begin(j *Job, claimed claim, next, slot string) <-chan struct{}
 		d.scheduleLook(j.Name)
 	})
 	return begun
-}
-
-// report logs the ticks for which no pass is started.
-func (d *daemon) report(j *Job, records []Record) {
-	for _, record := range records {
-		if len(record.Runs) > 0 && record.Outcome != Lost { // it began, and was deferred
-			d.runner.log.Warn("a deferred pass does not go on", "job", j.Name, "budget", j.Budget, "tick", formatTick(record.Tick.Time), "outcome", record.Outcome, "reason", record.Reason)
-			d.runner.options.Ping(j, record)
-			d.runner.options.Observe.PassEnded(j, record.Outcome)
-			continue
-		}
-		switch record.Outcome {
-		case Missed:
-			fields := []any{"job", j.Name, "outcome", Missed, "reason", record.Reason, "first", formatTick(record.Tick.Time)}
-			ticks := 1
-			if record.Until != nil {
-				ticks = record.Ticks
-				fields = append(fields, "until", formatTick(record.Until.Time))
-			}
-			d.runner.log.Warn("ticks missed", append(fields, "ticks", ticks)...)
-			d.runner.options.Observe.TicksMissed(j, ticks)
-		case Lost:
-			d.runner.log.Error("pass lost", "job", j.Name, "budget", j.Budget, "tick", formatTick(record.Tick.Time), "reason", record.Reason, "error", record.Error)
-			d.runner.options.Ping(j, record)
-			d.runner.options.Observe.PassEnded(j, record.Outcome)
-		default:
-			d.runner.notStarted(d.ctx, j, record)
-		}
-	}
 }

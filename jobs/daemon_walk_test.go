@@ -41,6 +41,7 @@ type walker struct {
 	rng     *rand.Rand
 	away    atomic.Bool // the store, from everybody
 	daemons []*mortal
+	told    telling
 	job     *Job
 
 	mu       sync.Mutex // guards all below
@@ -142,6 +143,7 @@ func (w *walker) begin() {
 	d := &mortal{stop: stop, drain: make(chan struct{}), done: make(chan error, 1)}
 	options := w.options
 	options.Poll = 20 * time.Second
+	options.Observe, options.Ping = &w.told, w.told.ping
 	options.State = failing{w.store, func() bool { return d.dead.Load() || w.away.Load() }}
 	r, err := New(w.list, options)
 	must.Do(w.t, err)
@@ -201,6 +203,11 @@ func (w *walker) check(overlap Overlap, parallel int) {
 			n++
 		}
 		check.Equal(w.t, n, max(r.Ticks, 1), "record", i, "says", r.Ticks, "ticks from", r.Tick, "until", last, "there")
+	}
+	for outcome, told := range w.told.counts { // a daemon may crash before it tells of a record
+		if told > tallied(records)[outcome] {
+			w.t.Errorf("told of %d ticks %s; recorded: %v", told, outcome, tallied(records))
+		}
 	}
 	s := w.state()
 	until := time.UnixMicro(s.Until).UTC()

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
-	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // deferred is what a pass left when the units were gone: it waits in its job's document
@@ -285,13 +284,13 @@ func (d *deferred) pass() DeferredPass {
 	return DeferredPass{InstantOf(d.Tick), d.Part, InstantOf(d.At), d.Regions}
 }
 
-// dropAll drops all deferred passes of a job and returns their records.
-func (s *state) dropAll(reason, why string) (e edit) {
+// dropAll records and drops all deferred passes of a job.
+func (s *state) dropAll(reason, why string) (done stepped) {
 	for _, d := range s.Deferred {
-		e.records = append(e.records, driver.JobRecord{At: d.Tick, ID: d.Record, Text: s.drops(&d, d.soFar(), reason, why).json()})
+		done.record(d.Record, s.drops(&d, d.soFar(), reason, why))
 	}
-	s.Deferred = nil
-	return e
+	s.Deferred, done.changed = nil, len(s.Deferred) > 0
+	return done
 }
 
 // wasDeferred makes it known that the pass was deferred.
@@ -306,19 +305,13 @@ func (p *pass) wasDeferred(ctx context.Context, d *deferred) {
 func (d *daemon) dropRemoved(j *Job) {
 	ctx, cancel := context.WithTimeout(d.ctx, d.runner.docs.hold())
 	defer cancel()
-	var dropped []deferred
-	err := d.runner.docs.change(ctx, j, func(s *state, _ clocks) (edit, error) {
-		if dropped = s.Deferred; len(dropped) == 0 {
-			return edit{}, errStays
-		}
-		return s.dropAll(ReasonRemoved, "the configuration no longer has the job"), nil
+	err := d.insist(func() error {
+		_, err := d.runner.step(ctx, j, func(s *state, _ clocks) (stepped, error) {
+			return s.dropAll(ReasonRemoved, "the configuration no longer has the job"), nil
+		})
+		return err
 	})
-	switch {
-	case err == nil:
-		for _, left := range dropped {
-			d.report(j, []Record{left.soFar().dropped(ReasonRemoved, "")})
-		}
-	case d.ctx.Err() == nil:
+	if err != nil && d.ctx.Err() == nil {
 		d.runner.log.Warn("the deferred passes of a job that was removed could not be dropped", "job", j.Name, "error", err)
 	}
 }

@@ -266,11 +266,20 @@ func (d *daemon) resume(ctx context.Context, c candidate, holdsEnded int64, hold
 // takeDeferred takes the step in which a deferred pass may be claimed. If the store does not
 // answer, it asks again with the same claim, which may have been made.
 func (d *daemon) takeDeferred(ctx context.Context, j *Job, me claimant) (done stepped, s *state, err error) {
-	for giveUp := d.runner.now().Add(me.hold / 2); ; {
+	err = d.insist(func() error {
 		done, s, _, err = d.runner.takeStep(ctx, j, me)
-		d.report(j, done.records)
+		return err
+	})
+	return done, s, err
+}
+
+// insist repeats do while the store does not answer, for half of the time for which a claim
+// is valid.
+func (d *daemon) insist(do func() error) error {
+	for giveUp := d.runner.now().Add(d.runner.docs.hold() / 2); ; {
+		err := do()
 		if !errors.Is(err, budget.ErrUnavailable) || !d.runner.now().Before(giveUp) || waitFor(d.soft, retryPause) != nil {
-			return done, s, err
+			return err
 		}
 	}
 }

@@ -11,13 +11,17 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// A pass that has started nothing when its daemon stops is another's.
+// A pass that has started nothing when its daemon stops is another's, which tells of its
+// runs.
 func TestAPassIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{job: "schedule = \"0 * * * *\""})
 		w.list[0].BudgetParallel = 1
 		free := w.busy()
+		var told telling
+		w.options.Observe, w.options.Ping = &told, told.ping
 		w.follow(false, time.Hour+10*time.Second)
+		check.Equal(t, len(told.runs), 0, "runs told of")
 		w.logged("pass given back", "job=trending", "tick=2000-01-01T01:00:00Z")
 		if s := w.state(); len(s.Active) != 0 || len(s.Waiting) != 1 {
 			t.Errorf("state %+v", s)
@@ -25,6 +29,10 @@ func TestAPassIsGivenBack(t *testing.T) {
 		free()
 		w.follow(false, 10*time.Second)
 		check.EqualSlices(t, w.history(), []string{"1h0m0s succeeded"}, "history")
+		w.tellsEach(&told)
+		if len(told.runs) != len(allRegions) || told.runs["US succeeded"] != 1 {
+			t.Errorf("told of the runs %v", told.runs)
+		}
 	})
 }
 

@@ -47,16 +47,15 @@ func (r *Runner) beginManual(ctx, soft context.Context, j *Job) (got *claim, nex
 	const tries = 4 // the first finds a claim in the way, the next finds that it is dead
 	for range tries {
 		var lapsed []claim
-		err := r.docs.change(ctx, j, func(s *state, at clocks) (e edit, err error) {
+		_, err := r.step(ctx, j, func(s *state, at clocks) (done stepped, err error) {
 			got, lapsed, end = nil, s.lapsed(at, me.hold), nil
 			if err := at.check(); err != nil {
-				return edit{}, err
+				return stepped{}, err
 			}
 			if got = s.claimOf(me.holder); got != nil { // the answer to the claim was lost
-				return edit{}, errStays
+				return stepped{}, nil
 			}
 			next = s.NextRegion
-			var done stepped
 			j.reap(s, at, me, &done)
 			switch tick, free := j.freeSecond(at.wall, s.manualBefore(at)); {
 			case !j.free(s):
@@ -67,10 +66,8 @@ func (r *Runner) beginManual(ctx, soft context.Context, j *Job) (got *claim, nex
 				s.LastManual, next = tick.UnixMicro(), s.NextRegion
 				got = s.claim(claim{Tick: tick.UnixMicro(), Kind: Manual, Budget: j.Budget}, at, me)
 			}
-			if got == nil && !done.changed {
-				return edit{}, errStays
-			}
-			return edit{records: done.kept()}, nil
+			done.changed = done.changed || got != nil
+			return done, nil
 		})
 		if err == nil && got == nil && len(lapsed) > 0 && me.reap == nil {
 			dead, wait := r.dead(j, lapsed)

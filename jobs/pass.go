@@ -26,6 +26,7 @@ type pass struct {
 	next       string // the region the next pass begins with
 	beats      beats
 	regions    int  // how many it has
+	begun      int  // how many of them were told of as their runs ended: the first
 	holding    held // what it holds of the budget
 	// unreached is when the first of the last looks and holds found no store, none of which was
 	// answered since; zero: the last was answered. Only what starts runs uses it.
@@ -88,10 +89,14 @@ func (r *Runner) pass(ctx, soft context.Context, j *Job, claimed claim, next str
 			return Pass{j.Name, record}
 		}
 		record.cancel(*by)
+		p.tellRest(record)
 	} else {
 		left := p.left(&record)
-		whole, waits := p.end(ctx, soft, record, left)
-		if record = whole; waits { // its end is yet to come
+		whole, recorded, waits := p.end(ctx, soft, record, left)
+		switch record = whole; {
+		case !recorded: // who declares the pass dead, tells of it
+			return Pass{j.Name, record}
+		case waits: // its end is yet to come
 			r.options.Ping(j, record)
 			return Pass{j.Name, record}
 		}
@@ -253,11 +258,15 @@ func (p *pass) finalWrite(ctx, soft context.Context) (context.Context, context.C
 }
 
 // end gives up the claim and records the pass; what it has left, unless nil, is deferred.
-// It returns the record of all the pass's parts, and whether it was deferred.
-func (p *pass) end(ctx, soft context.Context, record Record, left *deferred) (whole Record, waits bool) {
+// It returns the record of all the pass's parts, whether it was recorded, and whether the
+// pass was deferred.
+func (p *pass) end(ctx, soft context.Context, record Record, left *deferred) (whole Record, recorded, waits bool) {
 	writing, cancel := p.finalWrite(ctx, soft)
 	defer cancel()
 	recorded, whole, err := p.held.conclude(writing, record, p.next, left)
+	if recorded || p.runner.options.Report != nil { // to whom runs are reported, all are
+		p.tellRest(record)
+	}
 	record, waits = whole, left != nil && left.SoFar != nil && recorded
 	log := p.log.With("tick", formatTick(p.tick), "outcome", record.Outcome, "reason", record.Reason, "units", record.Units)
 	switch {
@@ -271,7 +280,7 @@ func (p *pass) end(ctx, soft context.Context, record Record, left *deferred) (wh
 	if waits {
 		p.wasDeferred(writing, left)
 	}
-	return whole, waits
+	return whole, recorded, waits
 }
 
 // level is the log level of an outcome.

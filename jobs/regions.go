@@ -51,6 +51,7 @@ func (p *pass) runAll(order []string) []Run {
 		}
 		if rest != nil { // the check itself failed, so this run failed
 			p.ended(place, record, rest)
+			p.tell(*record)
 			<-running
 			rest = nil
 			continue
@@ -66,12 +67,14 @@ func (p *pass) runAll(order []string) []Run {
 			end := p.newRun(place, record).do()
 			record.Ended = Instant{p.runner.now()}
 			p.ended(place, record, end)
+			p.tell(*record)
 			if end != nil && end.outcome == Exhausted {
 				exhaust(errOthers)
 			}
 		})
 	}
 	started.Wait()
+	p.begun = next
 	if next < len(order) {
 		p.next = order[next]
 	}
@@ -243,7 +246,7 @@ func logRefusal(ctx context.Context, log *slog.Logger, refused *budget.RefusedEr
 	log.Log(ctx, at, message, fields...)
 }
 
-// ended fills in how a run ended and reports it.
+// ended fills in how a run ended.
 func (p *pass) ended(place int, run *Run, end *ending) {
 	run.Outcome = Succeeded
 	p.held.claim.spends()
@@ -257,11 +260,23 @@ func (p *pass) ended(place int, run *Run, end *ending) {
 		}
 	}
 	p.note(place, *run)
+}
+
+// tellRest tells of the runs that were not started. It follows the record: a pass of which
+// none was started may be given back, for another daemon to run.
+func (p *pass) tellRest(record Record) {
+	for _, run := range record.Runs[p.begun:p.regions] {
+		p.tell(run)
+	}
+}
+
+// tell counts and reports a run.
+func (p *pass) tell(run Run) {
 	p.runner.options.Observe.RunEnded(p.job, run.Region, run.Outcome)
 	if p.runner.options.Report != nil {
 		p.runner.report.Lock()
 		defer p.runner.report.Unlock()
-		p.runner.options.Report(p.job, p.tick, *run)
+		p.runner.options.Report(p.job, p.tick, run)
 		return
 	}
 	fields := []any{"region", run.Region, "run", p.job.partLabel(p.tick, p.held.claim.Part, run.Region)}

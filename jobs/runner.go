@@ -64,12 +64,13 @@ type Options struct {
 
 // Runner runs the passes of jobs. Make it with New; use it with Run or Once.
 type Runner struct {
-	mu      sync.Mutex // guards jobs, budgets and underWay
+	mu      sync.Mutex // guards jobs, budgets, underWay and untold
 	jobs    []*Job
 	budgets map[string]*budget.Budget
 	changed chan struct{} // signals that a reload changed the jobs
 	// underWay maps claims' holders to the functions that end their passes.
 	underWay map[string]func(Cancel)
+	untold   map[string][]untold // by job
 
 	options Options
 	docs    *documents
@@ -122,7 +123,7 @@ func New(list []*Job, options Options) (*Runner, error) {
 		watch: watch{patience: 2 * options.Heartbeat, gap: 3 * max(options.Heartbeat, options.Poll)},
 	}
 	return &Runner{
-		jobs: list, budgets: options.Budgets, changed: make(chan struct{}, 1), underWay: map[string]func(Cancel){},
+		jobs: list, budgets: options.Budgets, changed: make(chan struct{}, 1), underWay: map[string]func(Cancel){}, untold: map[string][]untold{},
 		options: options, docs: docs, planner: newPlanner(), secrets: &secrets{options.Sandbox != nil, options.Env, options.Secrets}, log: options.Log,
 		maxBody: maxBody, maxLogged: maxLogged, flush: (*os.File).Sync,
 	}, nil

@@ -46,8 +46,11 @@ type state struct {
 	// Recent are the newest ticks (µs) that began; a clock that is set back reaches them
 	// again.
 	Recent []int64 `json:"recent,omitempty"`
-	// Reaped are the newest claims that were declared dead.
-	Reaped []string `json:"reaped,omitempty"`
+	// Dead are the fences of the newest passes that were declared dead.
+	Dead []int64 `json:"dead,omitempty"`
+	// Steps are the newest steps that stored records: a step whose answer was lost finds
+	// itself here if it was taken.
+	Steps []string `json:"steps,omitempty"`
 }
 
 // claim is the claim of a pass under way.
@@ -141,10 +144,11 @@ type Request struct {
 	Regions []string `json:"regions,omitempty"` // empty: all
 }
 
-// How many entries Recent and Reaped keep.
+// How many entries Recent, Dead and Steps keep.
 const (
 	keptRecent = 128
-	keptReaped = 32
+	keptDead   = 32
+	keptSteps  = 32
 )
 
 // clocks is the current time by each clock.

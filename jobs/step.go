@@ -177,7 +177,7 @@ func (j *Job) reap(s *state, at clocks, me claimant, done *stepped) {
 			continue
 		}
 		s.drop(c.Holder)
-		s.Reaped = remember(s.Reaped, c.Holder, keptReaped)
+		s.Dead = remember(s.Dead, c.Fence, keptDead)
 		record := c.lost(at)
 		j.addSpent(&record, &c, j.OrderFrom(c.First, s.NextRegion), found.spent)
 		if found.unfenced != nil {

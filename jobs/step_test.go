@@ -125,8 +125,8 @@ func TestADocumentDoesNotGrow(t *testing.T) {
 		b.at = b.at.Add(2 * time.Minute)
 		b.look("") // it is lost
 	}
-	if len(b.state.Recent) != keptRecent || len(b.state.Reaped) != keptReaped || b.state.Recent[keptRecent-1] != b.state.Until {
-		t.Errorf("%d ticks and %d claims are remembered", len(b.state.Recent), len(b.state.Reaped))
+	if len(b.state.Recent) != keptRecent || len(b.state.Dead) != keptDead || b.state.Recent[keptRecent-1] != b.state.Until {
+		t.Errorf("%d ticks and %d claims are remembered", len(b.state.Recent), len(b.state.Dead))
 	}
 }
 
@@ -307,13 +307,14 @@ func TestASilentClaimIsLost(t *testing.T) {
 		{Region: "GB", Started: Instant{b.at}},
 		{Region: "DE"}, {Region: "FR"},
 	}}.json()
+	fence := c.Fence
 	b.to("13:00:59")
 	b.look("")
 	must.Equal(t, len(b.state.Active), 1, "a claim that stands was declared dead")
 	b.to("13:01:00")
 	b.look("")
 	b.wantRecords("13:00 lost crashed")
-	if b.state.NextRegion != "DE" || len(b.state.Active) != 0 || !slices.Contains(b.state.Reaped, "host/1/2") {
+	if b.state.NextRegion != "DE" || len(b.state.Active) != 0 || !slices.Contains(b.state.Dead, fence) {
 		t.Errorf("state %+v", b.state)
 	}
 	last := must.Get(readRecord(b.state.Last))(t)
