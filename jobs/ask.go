@@ -270,7 +270,7 @@ func (c *cancelled) Error() string { return c.by.text() }
 
 // CancelPasses ends the passes of a job that are under way, on whatever machine, in the
 // same way as a drain of their daemons: pages under way have the job's grace, units spent
-// stay spent, and the next pass begins with the first region that was not started. A
+// stay spent, and the next pass begins with what was cut, then what was not started. A
 // daemon reacts within seconds, a process that runs a single pass at its next heartbeat.
 // CancelPasses returns the passes as they are now, nil if nothing is under way. A pass
 // that is already cancelled keeps its first cancel. With ErrUntold the passes end all the

@@ -37,6 +37,7 @@ type heldClaim struct {
 	docs  *documents
 	job   *Job
 	log   *slog.Logger
+	next  string // the region that the next pass begins with, once the pass is recorded
 }
 
 // renew extends the claim and stores the record so far; mine is false if the claim is
@@ -57,7 +58,7 @@ func (h *heldClaim) renew(ctx context.Context, progress json.RawMessage) (mine b
 // conclude gives up the claim and records the pass; what is left, unless nil, is deferred.
 // It returns the record of all the pass's parts, and false, with nothing recorded, if the
 // pass was declared dead.
-func (h *heldClaim) conclude(ctx context.Context, record Record, next string, left *deferred) (recorded bool, whole Record, err error) {
+func (h *heldClaim) conclude(ctx context.Context, record Record, left *deferred) (recorded bool, whole Record, err error) {
 	whole = record
 	err = h.retryUnavailable(ctx, func(unsure bool) error {
 		return h.docs.change(ctx, h.job, func(s *state, at clocks) (edit, error) {
@@ -67,7 +68,7 @@ func (h *heldClaim) conclude(ctx context.Context, record Record, next string, le
 			}
 			recorded = true
 			s.drop(h.claim.Holder)
-			s.ran(&h.claim, record.Runs, next)
+			s.ran(&h.claim, record.Runs)
 			whole = h.claim.amends(record)
 			if left != nil {
 				whole = h.job.postpone(s, at, left, whole)
@@ -75,6 +76,7 @@ func (h *heldClaim) conclude(ctx context.Context, record Record, next string, le
 			if h.claim.whole() && whole.Outcome == Succeeded {
 				s.LastSuccess = whole.Ended.UnixMicro()
 			}
+			h.next = s.begins()
 			return h.last(s, whole), nil
 		})
 	})

@@ -197,7 +197,7 @@ func TestACommandsCheckpointWithoutAStore(t *testing.T) {
 			w.options.State = state
 			r := w.runner()
 			p := &pass{runner: r, job: w.list[0], soft: t.Context(), hard: t.Context(), log: w.options.Log}
-			p.held = heldClaim{w.claimed(r, midnight, newHolder()), r.docs, p.job, p.log}
+			p.held = heldClaim{claim: w.claimed(r, midnight, newHolder()), docs: r.docs, job: p.job, log: p.log}
 			run := p.newRun(0, &Run{Region: "US"})
 			file, end := run.keepFile(t.Context())
 			if end != nil || run.record.Resumed != (name == "written") {

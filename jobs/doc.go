@@ -5,8 +5,8 @@
 // of a pass is a run. A fetch job charges the budget before every page it fetches. A
 // command job runs a program, which charges for itself and exits with code 75 when its
 // budget is exhausted. Nothing sleeps for hours: a run that does not fit ends as
-// [Exhausted], the regions after it are not started, and the next pass begins with the
-// first of them.
+// [Exhausted], the regions after it are not started, and the next pass begins with it, then
+// with those.
 //
 // Any number of daemons may share a [State]. One place decides what happens to a tick (it
 // is run, skipped, missed, or waits): a step on the job's document, which is swapped by

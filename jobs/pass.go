@@ -23,7 +23,6 @@ type pass struct {
 	// soft ends when no further page may be started; hard ends the job's grace
 	// later, when the page under way is given up.
 	soft, hard context.Context
-	next       string // the region the next pass begins with
 	beats      beats
 	regions    int  // how many it has
 	begun      int  // how many of them were told of as their runs ended: the first
@@ -50,7 +49,7 @@ func (r *Runner) pass(ctx, soft context.Context, j *Job, claimed claim, next str
 		r.planBefore(ctx, j, claimed)
 	}
 	p := &pass{
-		runner: r, job: j, once: once, held: heldClaim{claimed, r.docs, j, log}, tick: time.UnixMicro(claimed.Tick).UTC(),
+		runner: r, job: j, once: once, held: heldClaim{claim: claimed, docs: r.docs, job: j, log: log}, tick: time.UnixMicro(claimed.Tick).UTC(),
 		budget: r.budget(j.Budget).ForJob(j.Name, j.says()), log: log,
 	}
 	record := Record{
@@ -263,7 +262,7 @@ func (p *pass) finalWrite(ctx, soft context.Context) (context.Context, context.C
 func (p *pass) end(ctx, soft context.Context, record Record, left *deferred) (whole Record, recorded, waits bool) {
 	writing, cancel := p.finalWrite(ctx, soft)
 	defer cancel()
-	recorded, whole, err := p.held.conclude(writing, record, p.next, left)
+	recorded, whole, err := p.held.conclude(writing, record, left)
 	if recorded || p.runner.options.Report != nil { // to whom runs are reported, all are
 		p.tellRest(record)
 	}
@@ -275,7 +274,7 @@ func (p *pass) end(ctx, soft context.Context, record Record, left *deferred) (wh
 	case !recorded:
 		log.Error("pass ended, but was not recorded: it was declared dead")
 	case p.runner.options.Report == nil:
-		log.Log(ctx, level(record.Outcome), "pass ended", "next_region", p.next)
+		log.Log(ctx, level(record.Outcome), "pass ended", "next_region", p.held.next)
 	}
 	if waits {
 		p.wasDeferred(writing, left)

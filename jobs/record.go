@@ -183,14 +183,10 @@ func (r *Record) conclude() {
 	}
 }
 
-// firstNotStarted is the region that the next pass begins with: the first that was not
-// started and did not fail or get lost before its start; empty if all were.
-func (r *Record) firstNotStarted() string {
-	i := slices.IndexFunc(r.Runs, func(run Run) bool { return run.Started.IsZero() && run.Outcome != Failed && run.Outcome != Lost })
-	if i < 0 {
-		return ""
-	}
-	return r.Runs[i].Region
+// wasCut reports whether a run that began ended before it was complete, other than by a
+// failure or its timeout, and does not go on by itself.
+func (r *Run) wasCut() bool {
+	return r.Outcome != Succeeded && r.Outcome != Failed && r.Outcome != TimedOut && r.Reason != ReasonDeferred
 }
 
 // brief is the record without the runs' logs.

@@ -75,9 +75,6 @@ func (p *pass) runAll(order []string) []Run {
 	}
 	started.Wait()
 	p.begun = next
-	if next < len(order) {
-		p.next = order[next]
-	}
 	for place := next; place < len(order); place++ {
 		p.ended(place, &runs[place], rest)
 		if rest.outcome == Exhausted { // only the first of them was refused

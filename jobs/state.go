@@ -39,8 +39,8 @@ type state struct {
 	Requests []Request `json:"requests,omitempty"`
 	// Deferred are the passes that go on once their units return.
 	Deferred []deferred `json:"deferred,omitempty"`
-	// First are regions that a deferred pass did not come to: the next pass of all regions
-	// begins with them, and goes on with NextRegion.
+	// First are regions that were cut, or to which a deferred pass did not come: the next pass
+	// of all regions begins with them, and goes on with NextRegion.
 	First []string `json:"first,omitempty"`
 	Pause *Pause   `json:"pause,omitempty"`
 	// Recent are the newest ticks (µs) that began; a clock that is set back reaches them

@@ -183,7 +183,7 @@ func (j *Job) reap(s *state, at clocks, me claimant, done *stepped) {
 		if found.unfenced != nil {
 			record.Error += fmt.Sprintf("; it was not fenced off from %s, where it may still charge: %v", c.Budget, found.unfenced)
 		}
-		s.ran(&c, record.Runs, record.firstNotStarted())
+		s.ran(&c, record.Runs)
 		record = c.amends(record)
 		s.Last = record.brief().json()
 		done.record(c.recordID(), record)
@@ -192,16 +192,36 @@ func (j *Job) reap(s *state, at clocks, me claimant, done *stepped) {
 }
 
 // ran notes which regions a pass, or a part of one, has run, and with which the next pass
-// begins.
-func (s *state) ran(c *claim, runs []Run, next string) {
-	for _, run := range runs {
-		if !run.Started.IsZero() {
+// begins: with those that were cut, then with the first that was not started. A region that
+// was cut although the pass began with it for that reason has its turn after the others, so
+// that one that needs more than there is does not keep them from theirs.
+func (s *state) ran(c *claim, runs []Run) {
+	var cut []string
+	next := ""
+	for i, run := range runs {
+		began := !run.Started.IsZero() || run.Outcome == Lost
+		switch {
+		case began:
+			again := i == 0 && slices.Contains(s.First, run.Region)
 			s.First = slices.DeleteFunc(s.First, func(region string) bool { return region == run.Region })
+			if run.wasCut() && !again {
+				cut = append(cut, run.Region)
+			}
+		case next == "" && run.Outcome != Failed:
+			next = run.Region
 		}
 	}
 	if len(runs) > 0 && c.whole() {
-		s.NextRegion = next
+		s.First, s.NextRegion = append(cut, s.First...), next
 	}
+}
+
+// begins is the region that the next pass begins with; empty: the first.
+func (s *state) begins() string {
+	if len(s.First) > 0 {
+		return s.First[0]
+	}
+	return s.NextRegion
 }
 
 // lost is the record of a pass whose daemon died, from its last progress.

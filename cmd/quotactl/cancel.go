@@ -25,8 +25,8 @@ grace, commands are asked to stop, and what was spent stays spent. A daemon does
 this within seconds, a run --once within 15 seconds. The record says who ended
 the pass.
 
-The next tick runs as usual and begins with the first region that was not
-started. Waiting ticks and requests stay: trigger --cancel withdraws requests
+The next tick runs as usual and begins with the regions that were cut, then
+those that were not started. Waiting ticks and requests stay: trigger --cancel withdraws requests
 and passes that are deferred, pause skips ticks. A job that is no longer
 configured can be named.`,
 		Example: `  quotactl cancel trending

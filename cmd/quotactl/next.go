@@ -32,7 +32,7 @@ func newNextCommand(a *app) *cobra.Command {
 		Short: "Show the upcoming runs",
 		Long: `Show the upcoming runs of all jobs, or of those named: the tick, when the run
 starts, and how many units it is expected to take: as configured, as learned
-from the last runs, or at most. The next pass begins with the region that the
+from the last runs, or at most. The next pass begins with the regions that the
 last one missed; later passes are shown as if every pass reached all regions.
 Ticks of a paused job are marked: they are skipped until it is resumed.`,
 		Example: `  quotactl next

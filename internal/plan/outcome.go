@@ -95,24 +95,9 @@ func (s *simulation) noteRefusal(p *pass, no *refused) {
 
 // conclude sums up what a pass, or a part of it, has come to.
 func (p *pass) conclude() {
-	j := p.job
-	next, failed := "", false
+	failed := false
 	for _, r := range p.runs {
 		failed = failed || r.failed
-		if r.started == 0 && !r.failed {
-			if next == "" {
-				next = r.region
-			}
-			continue
-		}
-		if r.started != 0 {
-			j.first = without(j.first, r.region)
-		}
-	}
-	if p.whole {
-		j.nextRegion = next
-	}
-	for _, r := range p.runs {
 		p.result.note(RunPlan{r.region, r.outcome()})
 	}
 	switch {
@@ -127,6 +112,28 @@ func (p *pass) conclude() {
 		} else {
 			p.result.At, p.result.Limit, p.result.Short = time.Time{}, "", 0
 		}
+	}
+}
+
+// begins notes with which regions the job's next pass begins, as package jobs does. left is
+// what the pass has left to be deferred.
+func (p *pass) begins(left *deferred) {
+	j, next := p.job, ""
+	var cut []string
+	for i, r := range p.runs {
+		switch {
+		case r.started != 0:
+			again := i == 0 && slices.Contains(j.first, r.region)
+			j.first = without(j.first, r.region)
+			if r.cut && !again && (left == nil || !slices.Contains(left.regions, r.region)) {
+				cut = append(cut, r.region)
+			}
+		case next == "" && !r.failed:
+			next = r.region
+		}
+	}
+	if p.whole {
+		j.first, j.nextRegion = append(cut, j.first...), next
 	}
 }
 

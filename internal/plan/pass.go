@@ -235,6 +235,7 @@ func (s *simulation) endIfDone(p *pass) {
 	}
 	p.conclude()
 	left := s.left(p)
+	p.begins(left)
 	s.add(s.now+j.begins, j.order(0), func() { // then it is recorded
 		j.active--
 		j.underWay = slices.DeleteFunc(j.underWay, func(other *pass) bool { return other == p })
