@@ -51,6 +51,7 @@ type Budget struct {
 	table        driver.ShareTable
 	auto         *autos // nil: every headroom is fixed
 	jobs         driver.JobStore
+	run          *running // nil: calls are charged as they are
 	log          *slog.Logger
 }
 
@@ -122,6 +123,7 @@ func (b *Budget) Charge(ctx context.Context, call Call) (Receipt, error) {
 
 // charge validates, prices and decides one call.
 func (b *Budget) charge(ctx context.Context, call Call, lease int64) (Receipt, error) {
+	call = b.inRun(ctx, call)
 	call.fillID()
 	units, err := b.check(call)
 	if err != nil {

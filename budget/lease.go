@@ -68,7 +68,7 @@ type Lease struct {
 // count the calls. Otherwise Lease refuses as Charge does. The context bounds this call
 // only. Close the lease before the budget.
 func (b *Budget) Lease(ctx context.Context, call Call, units int64, span time.Duration) (*Lease, error) {
-	l, err := b.newLease(call, units, span)
+	l, err := b.newLease(b.inRun(ctx, call), units, span)
 	if err != nil {
 		return nil, err
 	}

@@ -31,6 +31,7 @@ func (n Needs) single() (operation string, ok bool) {
 // nothing else happens; if a token bucket has too little for several calls, it is when that
 // next has more, so an earlier check is useless.
 func (b *Budget) Room(ctx context.Context, needs Needs, as Call) error {
+	as = b.inRun(ctx, as)
 	if operation, one := needs.single(); one {
 		_, err := b.Would(ctx, Call{Operation: operation, Floor: as.Floor, Labels: as.Labels}, 0)
 		return err

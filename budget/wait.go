@@ -50,6 +50,7 @@ func (b *Budget) WaitReserve(ctx context.Context, call Call, lease time.Duration
 // wait charges a call, or reserves it for a lease in µs. asked is when it asked the
 // store for the last answer.
 func (b *Budget) wait(ctx context.Context, call Call, lease int64) (receipt Receipt, asked time.Time, err error) {
+	call = b.inRun(ctx, call)
 	call.fillID() // one id for all tries: at most one of them is charged
 	units, err := b.check(call)
 	if err != nil {

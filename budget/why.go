@@ -125,6 +125,7 @@ const whyTries, whyReads = 10, 3
 // grows with these, and only the context bounds its time. Errors are those of Charge before
 // it asks a limit, and of the store.
 func (b *Budget) Why(ctx context.Context, call Call) (Why, error) {
+	call = b.inRun(ctx, call)
 	why := Why{Call: call, Budget: b.spec.Name}
 	var err error
 	if why.Units, err = b.check(call); err != nil {

@@ -23,6 +23,7 @@ func (b *Budget) would(ctx context.Context, call Call, lease time.Duration) (Rec
 
 // dryRun is would with all that the store answered, and the limits that this is about.
 func (b *Budget) dryRun(ctx context.Context, call Call, lease time.Duration) (Receipt, driver.Decisions, []limit.Limit, error) {
+	call = b.inRun(ctx, call)
 	call.fillID()
 	units, err := b.check(call)
 	if err != nil {

@@ -50,7 +50,7 @@ func TestAPassIsCancelled(t *testing.T) {
 			t.Errorf("nothing is under way: %+v, %v", nothing, err)
 		}
 		after(time.Hour + time.Minute)
-		if starts := upstream.starts(); !slices.Contains(starts, "DE 2h0m0s") || !slices.Contains(w.history(), "2h0m0s succeeded") {
+		if starts := upstream.starts(); !slices.Contains(starts, "GB 2h0m0s") || !slices.Contains(w.history(), "2h0m0s succeeded") {
 			t.Errorf("starts %q, history %q", starts, w.history())
 		}
 	})

@@ -76,7 +76,7 @@ func (h *heldClaim) conclude(ctx context.Context, record Record, left *deferred)
 			if h.claim.whole() && whole.Outcome == Succeeded {
 				s.LastSuccess = whole.Ended.UnixMicro()
 			}
-			h.next = s.begins()
+			h.next = s.begins(h.job)
 			return h.last(s, whole), nil
 		})
 	})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/checkpoint"
@@ -237,8 +238,8 @@ func TestACheckpointGoesByTheFence(t *testing.T) {
 	w := checkpointed(t, `exit 0`)
 	r := w.runner()
 	claimed := w.claimed(r, midnight, newHolder())
-	if active, err := checkpoint.ActiveFences(w.document()); err != nil || len(active) != 1 || active[0] != claimed.Fence {
-		t.Fatalf("%v are active, %v; want %d", active, err, claimed.Fence)
+	if passes, err := budget.PassesOf(driver.JobDocument{Text: w.document()}); err != nil || len(passes.Active) != 1 || passes.Active[0] != claimed.Fence {
+		t.Fatalf("%v are active, %v; want %d", passes.Active, err, claimed.Fence)
 	}
 	ours := client.Checkpoint{Store: w.store, Job: "script", Region: "US", For: time.Hour, Fence: claimed.Fence}
 	alone, zombie := ours, ours

@@ -221,7 +221,7 @@ func TestADrainedDaemonFinishesThePage(t *testing.T) {
 		began := time.Now()
 		stop()
 		check.Equal(t, time.Since(began), 3*time.Second, "stopping took, want the rest of the page, 3s")
-		w.nextIs("DE")
+		w.nextIs("GB")
 	})
 }
 

@@ -144,10 +144,9 @@ type Request struct {
 	Regions []string `json:"regions,omitempty"` // empty: all
 }
 
-// How many entries Recent, Dead and Steps keep.
+// How many entries Recent and Steps keep.
 const (
 	keptRecent = 128
-	keptDead   = 32
 	keptSteps  = 32
 )
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/quotactl/quotactl/budget"
 )
 
 // onTime is how late a tick may be taken without being overdue.
@@ -177,7 +179,7 @@ func (j *Job) reap(s *state, at clocks, me claimant, done *stepped) {
 			continue
 		}
 		s.drop(c.Holder)
-		s.Dead = remember(s.Dead, c.Fence, keptDead)
+		s.Dead = remember(s.Dead, c.Fence, budget.KeptDead)
 		record := c.lost(at)
 		j.addSpent(&record, &c, j.OrderFrom(c.First, s.NextRegion), found.spent)
 		if found.unfenced != nil {
@@ -216,10 +218,10 @@ func (s *state) ran(c *claim, runs []Run) {
 	}
 }
 
-// begins is the region that the next pass begins with; empty: the first.
-func (s *state) begins() string {
-	if len(s.First) > 0 {
-		return s.First[0]
+// begins is the region that the job's next pass begins with; empty: the first.
+func (s *state) begins(j *Job) string {
+	if i := slices.IndexFunc(s.First, func(region string) bool { return slices.Contains(j.Regions, region) }); i >= 0 {
+		return s.First[i]
 	}
 	return s.NextRegion
 }

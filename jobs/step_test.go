@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
@@ -125,7 +126,7 @@ func TestADocumentDoesNotGrow(t *testing.T) {
 		b.at = b.at.Add(2 * time.Minute)
 		b.look("") // it is lost
 	}
-	if len(b.state.Recent) != keptRecent || len(b.state.Dead) != keptDead || b.state.Recent[keptRecent-1] != b.state.Until {
+	if len(b.state.Recent) != keptRecent || len(b.state.Dead) != budget.KeptDead || b.state.Recent[keptRecent-1] != b.state.Until {
 		t.Errorf("%d ticks and %d claims are remembered", len(b.state.Recent), len(b.state.Dead))
 	}
 }

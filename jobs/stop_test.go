@@ -100,7 +100,7 @@ func TestADrainEndsAtAPageBoundary(t *testing.T) {
 		if run := p.Runs[2]; run.Calls != 0 || run.Output != "" {
 			t.Errorf("the run that was not started: %+v", run)
 		}
-		w.nextIs("DE")
+		w.nextIs("GB")
 	})
 }
 

@@ -150,7 +150,7 @@ func (w *world) succeeds() {
 // nextIs holds the region that the next pass begins with to what is wanted.
 func (w *world) nextIs(region string) {
 	w.t.Helper()
-	check.Equal(w.t, w.state().begins(), region, "the next pass begins with")
+	check.Equal(w.t, w.state().begins(w.list[0]), region, "the next pass begins with")
 }
 
 // drained runs one pass of the only job, and asks it to stop after a while.

@@ -2,6 +2,7 @@ package budgethttp_test
 
 import (
 	"errors"
+	"maps"
 	"net/http"
 	"testing"
 
@@ -31,4 +32,37 @@ func TestFencedRequestsAreNotSent(t *testing.T) {
 	}
 	want(t, b, 6, 6, 0)
 	check.Is(t, check.Err(budgethttp.New(b, budgethttp.Options{Fence: 7})), budget.ErrInvalid, "without a job")
+}
+
+// In a run of the daemon, requests carry its labels and its number; what the options say
+// comes first.
+func TestRequestsCarryTheRunOfTheEnvironment(t *testing.T) {
+	for name, value := range map[string]string{"QUOTACTL_JOB": "pull", "QUOTACTL_REGION": "US", "QUOTACTL_RUN": "pull/1/US", "QUOTACTL_FENCE": "7"} {
+		t.Setenv(name, value)
+	}
+	b := open(t, budget.Spec{Unknown: budget.Unknown{Allowed: true, Units: 1}})
+	server := newCounting(t)
+	for _, labels := range []budget.Labels{{}, {Job: "pull"}, {Region: "GB"}, {Job: "push"}} {
+		read(t, &http.Client{Transport: meter(t, b, budgethttp.Options{Labels: labels})}, server.URL)
+	}
+	read(t, &http.Client{Transport: meter(t, b.InRun(budget.Run{}), budgethttp.Options{})}, server.URL)
+	read(t, &http.Client{Transport: meter(t, b, budgethttp.Options{Labels: budget.Labels{Job: "pull", Run: "own"}, Fence: 8})}, server.URL)
+	for by, want := range map[budget.GroupBy]map[string]int64{
+		budget.ByRun:    {"pull/1/US": 4, "": 1, "own": 1},
+		budget.ByJob:    {"pull": 4, "push": 1, "": 1},
+		budget.ByRegion: {"US": 3, "GB": 1, "": 2},
+	} {
+		got := map[string]int64{}
+		for _, row := range must.Get(b.Spent(t.Context(), by, 0))(t).Rows {
+			got[row.Name] = row.Units
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", by, got, want)
+		}
+	}
+	must.Do(t, b.Fence(t.Context(), "pull", 7))
+	_, err := (&http.Client{Transport: meter(t, b, budgethttp.Options{})}).Get(server.URL) //nolint:bodyclose // there is none
+	check.Is(t, err, budget.ErrFenced, "declared dead")
+	t.Setenv("QUOTACTL_FENCE", "x")
+	check.Is(t, check.Err(budgethttp.New(b, budgethttp.Options{})), budget.ErrInvalid, "no number")
 }

@@ -45,10 +45,12 @@ type Options struct {
 	Base http.RoundTripper
 	// Operation, if set, is the operation of every request; the patterns are not used.
 	Operation string
-	// Labels are kept with every charge.
+	// Labels are kept with every charge. Those left out are those of the daemon's run in
+	// which the program was started, if any.
 	Labels budget.Labels
 	// Fence is the number of the daemon's pass that makes the requests, as in
-	// [budget.Call]; it needs Labels.Job. 0 means no pass.
+	// [budget.Call]; it needs Labels.Job. 0 means that of the run, if Labels.Job is its job
+	// or left out; else no pass.
 	Fence int64
 	// Floor, UseHeadroom and OnStoreError are as in [budget.Call].
 	Floor        int64

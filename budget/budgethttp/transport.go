@@ -3,6 +3,7 @@ package budgethttp
 import (
 	"fmt"
 	"net/http"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -31,14 +32,22 @@ type Transport struct {
 	traces atomic.Bool
 }
 
-// New makes a Transport that charges the budget by its costs and feedback rules. It
-// fails if those or the options are invalid.
+// New makes a Transport that charges the budget by its costs and feedback rules. In a run of
+// the daemon, the run completes what the options leave out, as [budget.WithRun] says. New
+// fails if rules or options are invalid.
 func New(b *budget.Budget, o Options) (*Transport, error) {
 	fail := func(err error) (*Transport, error) {
 		return nil, fmt.Errorf("meter requests for %s: %w", b.Name(), err)
 	}
 	if err := o.complete(b); err != nil {
 		return fail(err)
+	}
+	if o.Fence == 0 && !b.HasRun() {
+		run, err := budget.RunFrom(os.LookupEnv)
+		if err != nil {
+			return fail(err)
+		}
+		b = b.InRun(run)
 	}
 	t := &Transport{budget: b, spec: b.Spec(), options: o}
 	var err error

@@ -32,7 +32,8 @@ type Backend interface {
 }
 
 // Budget opens a budget of a costs.toml on the store that the file names, wrapped by
-// package outage as [Host] does. Close it when done. The error is config.Errors for a
+// package outage as [Host] does. In a run of the daemon, the run completes its calls, as
+// [budget.WithRun] says. Close it when done. The error is config.Errors for a
 // faulty file, budget.ErrUnknownBudget, or the error from opening the store.
 func Budget(ctx context.Context, configPath, name string) (*budget.Budget, error) {
 	cfg, err := config.Load(configPath)
@@ -42,11 +43,15 @@ func Budget(ctx context.Context, configPath, name string) (*budget.Budget, error
 	if _, _, err := cfg.Find(name); err != nil {
 		return nil, err
 	}
+	run, err := budget.RunFrom(os.LookupEnv)
+	if err != nil {
+		return nil, err
+	}
 	store, err := Host(ctx, cfg, cfg.Store.URL, slog.Default())
 	if err != nil {
 		return nil, err
 	}
-	b, err := BudgetOn(store, cfg, cfg.Store.URL, name, budget.WithClosers(store), budget.WithLog(slog.Default()))
+	b, err := BudgetOn(store, cfg, cfg.Store.URL, name, budget.WithClosers(store), budget.WithLog(slog.Default()), budget.WithRun(run))
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}

@@ -157,3 +157,23 @@ func TestTimeouts(t *testing.T) {
 		check.Equal(t, open.Timeout(url, config.Store{Timeout: time.Second}), time.Second, url)
 	}
 }
+
+// A program that the daemon started charges for its run.
+func TestBudgetInARun(t *testing.T) {
+	for name, value := range map[string]string{"QUOTACTL_JOB": "pull", "QUOTACTL_REGION": "US", "QUOTACTL_RUN": "pull/1/US", "QUOTACTL_FENCE": "7"} {
+		t.Setenv(name, value)
+	}
+	path := write(t, upstream)
+	b := must.Get(open.Budget(t.Context(), path, "youtube/key1"))(t)
+	must.Get(b.Charge(t.Context(), budget.Call{Operation: "search.list"}))(t)
+	rows := must.Get(b.Spent(t.Context(), budget.ByRun, 0))(t).Rows
+	if len(rows) != 1 || rows[0].Name != "pull/1/US" || rows[0].Units != 100 {
+		t.Errorf("spent %+v", rows)
+	}
+	must.Do(t, b.Fence(t.Context(), "pull", 7))
+	_, err := b.Charge(t.Context(), budget.Call{Operation: "search.list"})
+	check.Is(t, err, budget.ErrFenced, "declared dead")
+	must.Do(t, b.Close())
+	t.Setenv("QUOTACTL_FENCE", "x")
+	check.Is(t, check.Err(open.Budget(t.Context(), path, "youtube/key1")), budget.ErrInvalid, "no number")
+}

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,12 +40,14 @@ If the charge's job has a floor, on_store_error or max_wait in the
 configuration, they apply unless --floor, --on-store-error or --wait is given; a
 value of 0 counts as given.
 
-In a command job, the labels are those of the run. When another daemon considers
-its pass dead, nothing more is charged for it (exit code 1).`
+In a command job, the labels are those of the run; once its pass has ended, job
+and region alone. When another daemon considers the pass dead, nothing more is
+charged for it (exit code 1).`
 
 // chargeFlags are the flags of charge.
 type chargeFlags struct {
 	call         budget.Call
+	run          budget.Run // completes the call
 	units        int64
 	onStoreError string
 	timeout      time.Duration
@@ -133,7 +134,7 @@ func (a *app) complete(f *chargeFlags, changed func(string) bool, operation stri
 	if err := f.check(changed); err != nil {
 		return err
 	}
-	if err := a.labelsOfRun(changed, &f.call); err != nil {
+	if err := a.labelsOfRun(changed, f); err != nil {
 		return err
 	}
 	if f.waits = changed("wait"); changed("floor") && f.call.Floor == 0 {
@@ -207,7 +208,7 @@ func (a *app) chargeOnce(ctx context.Context, cfg *config.Config, name string, f
 		return budget.Receipt{}, errors.Join(err, store.Close())
 	}
 	said := a.waitingFor(ctx, b, f.call, f.reserve)
-	receipt, err := f.charge(ctx, b)
+	receipt, err := f.charge(ctx, b.InRun(f.run))
 	said()
 	return receipt, errors.Join(err, b.Close(), store.Close())
 }
@@ -239,25 +240,27 @@ func (f *chargeFlags) charge(ctx context.Context, b *budget.Budget) (budget.Rece
 	return reserved.Receipt, nil
 }
 
-// labelsOfRun completes the labels by those of the run that the program is
-// called in, and with its own job the number of its pass.
-func (a *app) labelsOfRun(changed func(string) bool, call *budget.Call) error {
-	labels := &call.Labels
-	for _, l := range []struct {
-		flag, variable string
-		label          *string
-	}{{"job", "QUOTACTL_JOB", &labels.Job}, {"region", "QUOTACTL_REGION", &labels.Region}, {"run", "QUOTACTL_RUN", &labels.Run}} {
-		if value, ok := a.env(l.variable); ok && !changed(l.flag) {
-			*l.label = value
-		}
+// labelsOfRun notes the run that the program is called in, without what flags say instead.
+// The call gets its job, which the configuration is read for.
+func (a *app) labelsOfRun(changed func(string) bool, f *chargeFlags) error {
+	run, err := budget.RunFrom(a.env)
+	labels := &f.call.Labels
+	switch {
+	case !changed("job"):
+		labels.Job = run.Labels.Job
+	case labels.Job != run.Labels.Job:
+		run.Labels.Job, run.Fence, err = "", 0, nil
 	}
-	number, ok := a.env("QUOTACTL_FENCE")
-	if job, _ := a.env("QUOTACTL_JOB"); !ok || changed("fence") || job != labels.Job {
-		return nil
+	if changed("region") {
+		run.Labels.Region = ""
 	}
-	var err error
-	if call.Fence, err = strconv.ParseInt(number, 10, 64); err != nil {
-		return usage("QUOTACTL_FENCE in the environment is not a number: the daemon sets it, leave it unchanged")
+	if changed("run") {
+		run.Labels.Run = ""
 	}
-	return nil
+	if changed("fence") { // with it the call is charged as it is
+		run.Fence, err = 0, nil
+		run.Complete(&f.call)
+	}
+	f.run = run
+	return err
 }

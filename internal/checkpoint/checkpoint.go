@@ -41,24 +41,3 @@ func (v Value) Text() []byte {
 	}
 	return text
 }
-
-// ActiveFences reads the fences of the passes under way from a job's document, which
-// package jobs writes; none if there is no document.
-func ActiveFences(document []byte) ([]int64, error) {
-	if document == nil {
-		return nil, nil
-	}
-	var claims struct {
-		Active []struct {
-			Fence int64 `json:"fence"`
-		} `json:"active"`
-	}
-	if err := json.Unmarshal(document, &claims); err != nil {
-		return nil, fmt.Errorf("read the state of the job: %w; was it written by another version?", err)
-	}
-	var list []int64
-	for _, claim := range claims.Active {
-		list = append(list, claim.Fence)
-	}
-	return list, nil
-}

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -71,34 +72,46 @@ func (h *history) of(job string) []recorded {
 	return list
 }
 
-// inOrder holds a job's passes to their order: each begins with the first region that
-// the one before did not start, and goes on cyclically. It returns how many began with
-// another than the first.
+// inOrder holds a job's passes to their order: each begins with the regions that were cut,
+// unless one was put first and cut again, then with the first region that was not started,
+// and goes on cyclically. It returns how many began with another than the first.
 func inOrder(t *testing.T, j *jobs.Job, list []recorded) (turned int) {
 	t.Helper()
-	next := 0
+	var first []string
+	next := j.Regions[0]
 	for _, r := range list {
 		if len(r.Runs) == 0 { // no pass, or one that was lost before it was heard of
 			continue
 		}
-		if next != 0 {
+		order := slices.Clone(first)
+		for _, region := range j.Order(next) {
+			if !slices.Contains(order, region) {
+				order = append(order, region)
+			}
+		}
+		if order[0] != j.Regions[0] {
 			turned++
 		}
-		rest := -1
+		var cut, left []string
+		rest := ""
 		for place, run := range r.Runs {
-			if want := j.Regions[(next+place)%len(j.Regions)]; run.Region != want {
-				t.Errorf("job %s: the pass of %s has %s in place %d, want %s", j.Name, r.Tick, run.Region, place+1, want)
+			if run.Region != order[place] {
+				t.Errorf("job %s: the pass of %s has %s in place %d, want %s", j.Name, r.Tick, run.Region, place+1, order[place])
 				break
 			}
-			if begun := !run.Started.IsZero() || run.Outcome == jobs.Failed || run.Outcome == jobs.Lost; rest < 0 && !begun { // of a lost one the ledger may know alone
-				rest = place
+			whole := run.Outcome == jobs.Succeeded || run.Outcome == jobs.Failed || run.Outcome == jobs.TimedOut
+			wasFirst := slices.Contains(first, run.Region)
+			switch begun := !run.Started.IsZero() || run.Outcome == jobs.Failed || run.Outcome == jobs.Lost; { // of a lost one the ledger may know alone
+			case begun && !whole && (place > 0 || !wasFirst):
+				cut = append(cut, run.Region)
+			case !begun && rest == "":
+				rest = run.Region
+			}
+			if run.Started.IsZero() && run.Outcome != jobs.Lost && wasFirst {
+				left = append(left, run.Region)
 			}
 		}
-		if rest >= 0 {
-			next = (next + rest) % len(j.Regions)
-		} else {
-			next = 0
-		}
+		first, next = append(cut, left...), cmp.Or(rest, j.Regions[0])
 	}
 	return turned
 }

@@ -13,8 +13,11 @@ import (
 	"github.com/quotactl/quotactl/internal/checkpoint"
 )
 
-// errTaken is the error of a change after the pass was declared dead.
-var errTaken = errors.New("its pass was declared dead, and its tick is accounted for; stop, and let the next pass continue")
+// The errors of a change after the pass.
+var (
+	errTaken = errors.New("its pass was declared dead, and its tick is accounted for; stop, and let the next pass continue")
+	errOver  = errors.New("its pass has ended; stop, and let the next pass continue")
+)
 
 // Checkpoint is how far a region of a job has come: what a run stores so that the next
 // one can resume, such as a page token. Save it only when everything before it is safe,
@@ -48,7 +51,7 @@ func (c *Checkpoint) Load(ctx context.Context) ([]byte, error) {
 }
 
 // Save stores data, 1 byte to 64 KiB, and replaces what was saved before. The error is
-// ErrFenced if the pass was declared dead, ErrConflict if Fence is 0 and a pass of the
+// ErrFenced if the pass has ended or was declared dead, ErrConflict if Fence is 0 and a pass of the
 // job is under way, ErrInvalid, or the store's. After ErrUnavailable it is not known
 // whether data was saved.
 func (c *Checkpoint) Save(ctx context.Context, data []byte) error {
@@ -83,13 +86,15 @@ func (c *Checkpoint) swap(ctx context.Context, text []byte) error {
 		if err != nil {
 			return err
 		}
-		active, err := checkpoint.ActiveFences(found.Text)
+		passes, err := budget.PassesOf(found)
 		switch {
 		case err != nil:
 			return err
-		case c.Fence == 0 && len(active) > 0:
+		case c.Fence == 0 && len(passes.Active) > 0:
 			return fmt.Errorf("%w: a pass of the job is under way, and owns the checkpoint", budget.ErrConflict)
-		case c.Fence != 0 && !slices.Contains(active, c.Fence):
+		case c.Fence != 0 && passes.Ended(c.Fence):
+			return fmt.Errorf("%w: %w", budget.ErrFenced, errOver)
+		case c.Fence != 0 && !slices.Contains(passes.Active, c.Fence):
 			return fmt.Errorf("%w: %w", budget.ErrFenced, errTaken)
 		}
 		swapped, err := c.Store.SwapJob(ctx, driver.JobSwap{Job: c.Job, Version: found.Version, Values: map[string][]byte{checkpoint.Key(c.Region): text}})

@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
@@ -15,20 +14,13 @@ import (
 )
 
 // Run returns the run for which the daemon started this program: the labels of its
-// charges and the number of its pass (the fence), for [budget.Call] and
-// budgethttp.Options. They come from QUOTACTL_JOB, _REGION, _RUN and _FENCE, and are
-// empty outside of a run. With the fence, nothing more is charged once the pass is declared
-// dead.
+// charges and the number of its pass (the fence), as [budget.RunFrom] reads them from the
+// environment. They are empty outside of a run. A budget of open.Budget and a transport of
+// budgethttp have them by themselves; a [budget.Call] on another budget needs them. With the
+// fence, nothing more is charged once the pass is declared dead.
 func Run() (labels budget.Labels, fence int64, err error) {
-	labels = budget.Labels{Job: os.Getenv("QUOTACTL_JOB"), Region: os.Getenv("QUOTACTL_REGION"), Run: os.Getenv("QUOTACTL_RUN")}
-	number := os.Getenv("QUOTACTL_FENCE")
-	if number == "" {
-		return labels, 0, nil
-	}
-	if fence, err = strconv.ParseInt(number, 10, 64); err != nil {
-		return labels, 0, fmt.Errorf("%w: the environment's QUOTACTL_FENCE is not a number: the daemon sets it, do not change it", budget.ErrInvalid)
-	}
-	return labels, fence, nil
+	run, err := budget.RunFrom(os.LookupEnv)
+	return run.Labels, run.Fence, err
 }
 
 // OpenCheckpoint opens the checkpoint of the run for which the daemon started this
