@@ -104,6 +104,18 @@ func Host(ctx context.Context, config *config.Config, url string, log *slog.Logg
 	return hosted{refusals.New(host, config.Store.RefusalMemory), store, host}, nil
 }
 
+// Aside is that of [outage.Store].
+func (h hosted) Aside() string { return h.host.Aside() }
+
+// Aside says how many files of this host are set aside because they cannot be used, and
+// where; "" if there are none.
+func Aside(store Backend) string {
+	if h, ok := store.(interface{ Aside() string }); ok {
+		return h.Aside()
+	}
+	return ""
+}
+
 // Diagnose reports what may keep a store from doing what it promises.
 func Diagnose(ctx context.Context, store Backend) []driver.Finding {
 	if d, ok := store.(interface {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -29,7 +30,12 @@ func (s *Store) allowance(ctx context.Context) (*sqlitestore.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.local, err = sqlitestore.Open(ctx, filepath.Join(dir, "allowance.db"), sqlitestore.Options{Timeout: localTimeout, History: -1, Clocks: s.o.Clocks})
+	path := filepath.Join(dir, "allowance.db")
+	// An empty file is a ledger that was begun just now. Then no charge is written down yet.
+	if info, err := os.Stat(path); err == nil && info.Size() == 0 && s.inFolder("journal") != "" {
+		return nil, fmt.Errorf("%s is damaged: it is empty, so what this host has spent is not known; remove it when the store is back", path)
+	}
+	s.local, err = sqlitestore.Open(ctx, path, sqlitestore.Options{Timeout: localTimeout, History: -1, Clocks: s.o.Clocks})
 	return s.local, err
 }
 

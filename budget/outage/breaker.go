@@ -22,6 +22,7 @@ type breaker struct {
 	ownDir   bool // the directory is this breaker's alone: closing the breaker removes it
 	interval time.Duration
 	boot     func() (string, int64, error)
+	damaged  func(data []byte, why error) // sets the file aside
 
 	mu     sync.Mutex   // guards all below
 	alone  *outageState // the state when there is no file to hold it
@@ -59,7 +60,7 @@ func (b *breaker) read() (outageState, bool) {
 	return b.state()
 }
 
-// state is read with b.mu held. A file that cannot be read or is from an earlier
+// state is read with b.mu held. A file that cannot be read, is damaged or is from an earlier
 // boot does not open the breaker.
 func (b *breaker) state() (outageState, bool) {
 	if b.alone != nil {
@@ -70,7 +71,14 @@ func (b *breaker) state() (outageState, bool) {
 	}
 	var state outageState
 	data, err := os.ReadFile(b.file())
-	if err != nil || json.Unmarshal(data, &state) != nil {
+	if err != nil {
+		return outageState{}, false
+	}
+	if err = json.Unmarshal(data, &state); err == nil && state.Cause == "" {
+		err = errors.New("it does not say why the store is out of reach")
+	}
+	if err != nil {
+		b.damaged(data, err)
 		return outageState{}, false
 	}
 	if id, _, err := b.boot(); err != nil || id != state.Boot {
@@ -187,7 +195,7 @@ const writeTries = 100
 func (b *breaker) write(data []byte) (err error) {
 	for range writeTries {
 		if _, err = makeDir(b.dir); err == nil {
-			err = writeFile(b.file(), data, false)
+			err = writeFile(b.file(), data)
 		}
 		if !b.ownDir || !errors.Is(err, fs.ErrNotExist) {
 			return err

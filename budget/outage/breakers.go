@@ -39,6 +39,7 @@ func (s *Store) newBreaker(name string) *breaker {
 	if s.o.PerBudget && b.dir != "" {
 		b.dir, b.ownDir = filepath.Join(b.dir, breakersFolder, fileName(name)), true
 	}
+	b.damaged = func(data []byte, why error) { s.damaged(name, "breaker", b.file(), data, why) }
 	return b
 }
 

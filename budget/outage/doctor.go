@@ -22,8 +22,15 @@ func (s *Store) Diagnose(ctx context.Context) []driver.Finding {
 	}); ok {
 		list = inner.Diagnose(ctx)
 	}
-	return append(list, s.directory(), s.breakerFinding(), s.left("journal", driver.Warning, "they are recorded by the next decision on their budget: quotactl status does it too"),
-		s.left("aside", driver.Fault, "look at the files and their .why in "+filepath.Join(s.o.Dir, "aside")+", record them by hand if need be, and remove them"))
+	s.inspect()
+	if _, err := os.Stat(filepath.Join(s.o.Dir, "allowance.db")); s.o.Dir != "" && err == nil {
+		if _, err := s.allowance(ctx); err != nil {
+			list = append(list, driver.Finding{Check: "allowance", Level: driver.Fault, Says: err.Error(), Advice: "until it is repaired or removed, calls whose policy is open are refused while the store is out of reach"})
+		}
+	}
+	return append(list, s.directory(), s.breakerFinding(),
+		s.left("journal", driver.Warning, "no records of an outage are left", "records of an outage are left: ", "they are recorded by the next decision on their budget: quotactl status does it too"),
+		s.left(asideFolder, driver.Fault, "no files are set aside", "files are set aside: ", "look at the files and their .why in "+filepath.Join(s.o.Dir, asideFolder)+", record by hand what is a charge if need be, and remove them"))
 }
 
 // directory checks that the host can write its directory.
@@ -36,7 +43,7 @@ func (s *Store) directory() driver.Finding {
 	dir, err := makeDir(s.o.Dir)
 	if err == nil {
 		probe := filepath.Join(dir, "doctor")
-		if err = writeFile(probe, nil, false); err == nil {
+		if err = writeFile(probe, nil); err == nil {
 			err = os.Remove(probe)
 		}
 	}
@@ -59,22 +66,40 @@ func (s *Store) breakerFinding() driver.Finding {
 	return driver.Finding{Check: "breaker", Level: driver.Warning, Says: fmt.Sprintf("open since %s: %s", state.Since.UTC().Format(time.RFC3339), state.Cause), Advice: "repair the store; this host probes it until it answers"}
 }
 
-// left counts the records in one of the host's folders.
-func (s *Store) left(folder string, level driver.Severity, advice string) driver.Finding {
-	f := driver.Finding{Check: folder, Level: driver.OK, Says: "no records of an outage are left"}
-	files, err := filepath.Glob(filepath.Join(s.o.Dir, folder, "*", "*"))
+// Aside says how many files of each budget are set aside, and where; "" if there are none.
+func (s *Store) Aside() string {
+	if s.o.Dir != "" {
+		_, _ = s.readHost(filepath.Join(s.o.Dir, hostFile)) // a damaged one is set aside
+	}
+	if of := s.inFolder(asideFolder); of != "" {
+		return of + " in " + filepath.Join(s.o.Dir, asideFolder)
+	}
+	return ""
+}
+
+// left finds the files in one of the host's folders.
+func (s *Store) left(folder string, level driver.Severity, none, some, advice string) driver.Finding {
+	if of := s.inFolder(folder); of != "" {
+		return driver.Finding{Check: folder, Level: level, Says: some + of, Advice: advice}
+	}
+	return driver.Finding{Check: folder, Level: driver.OK, Says: none}
+}
+
+// inFolder counts the files of each budget in one of the host's folders.
+func (s *Store) inFolder(folder string) string {
+	if s.o.Dir == "" {
+		return ""
+	}
+	files, _ := filepath.Glob(filepath.Join(s.o.Dir, folder, "*", "*")) // the pattern is well-formed
 	byBudget := map[string]int{}
 	for _, path := range files {
 		if !strings.HasSuffix(path, ".why") && !strings.HasPrefix(filepath.Base(path), ".") {
 			byBudget[budgetName(filepath.Base(filepath.Dir(path)))]++
 		}
 	}
-	if err == nil && len(byBudget) > 0 && s.o.Dir != "" {
-		var of []string
-		for _, name := range slices.Sorted(maps.Keys(byBudget)) {
-			of = append(of, fmt.Sprintf("%d of %s", byBudget[name], name))
-		}
-		f.Level, f.Says, f.Advice = level, "records of an outage are left: "+strings.Join(of, ", "), advice
+	var of []string
+	for _, name := range slices.Sorted(maps.Keys(byBudget)) {
+		of = append(of, fmt.Sprintf("%d of %s", byBudget[name], name))
 	}
-	return f
+	return strings.Join(of, ", ")
 }

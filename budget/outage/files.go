@@ -1,7 +1,12 @@
 package outage
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,15 +18,15 @@ func fileName(budget string) string { return strings.ReplaceAll(budget, "/", "+"
 // budgetName undoes fileName.
 func budgetName(file string) string { return strings.ReplaceAll(file, "+", "/") }
 
-// writeFile writes a file as a whole or not at all, readable by this user alone. A
-// durable file survives a power failure once writeFile has returned.
-func writeFile(path string, data []byte, durable bool) error {
+// writeFile writes a file as a whole or not at all, readable by this user alone. A power
+// failure leaves the old file or the new one, and the new one once writeFile has returned.
+func writeFile(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".tmp-*") // 0600
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(data)
-	if err == nil && durable {
+	if err == nil {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
@@ -30,9 +35,6 @@ func writeFile(path string, data []byte, durable bool) error {
 	if err != nil {
 		_ = os.Remove(f.Name())
 		return err
-	}
-	if !durable {
-		return nil
 	}
 	return syncDir(filepath.Dir(path))
 }
@@ -44,4 +46,44 @@ func syncDir(path string) error {
 		return err
 	}
 	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// asideFolder holds a folder for each budget, and one for the files that are of no budget,
+// hostFile. In them is what cannot be used, with the reason beside it in a file .why.
+const asideFolder = "aside"
+
+// damaged sets aside a file of the directory whose content is not what this program writes,
+// and logs it. It leaves a file that another process has replaced since it was read.
+func (s *Store) damaged(budget, kind, path string, data []byte, why error) {
+	sum := sha256.Sum256(data)
+	folder := fileName(budget)
+	if folder == "" {
+		folder = hostFile
+	}
+	to := filepath.Join(s.o.Dir, asideFolder, folder, kind+"."+hex.EncodeToString(sum[:4]))
+	err := setAside(path, to, why)
+	if errors.Is(err, fs.ErrNotExist) {
+		return // another process has set it aside
+	}
+	if moved, _ := os.ReadFile(to); err == nil && !bytes.Equal(moved, data) {
+		err = errors.Join(os.Link(to, path), os.Remove(to), os.Remove(to+".why"))
+		if err == nil || errors.Is(err, fs.ErrExist) {
+			return
+		}
+	}
+	if err != nil {
+		why = fmt.Errorf("%w; it cannot be set aside: %w", why, err)
+	}
+	s.log.Error("a file of the state directory is damaged; it is set aside, and the host begins it anew", "budget", budget, "file", path, "aside", to, "reason", why)
+}
+
+// setAside moves a file, and writes the reason beside it.
+func setAside(path, to string, why error) error {
+	if _, err := makeDir(filepath.Dir(to)); err != nil {
+		return err
+	}
+	if err := os.Rename(path, to); err != nil {
+		return fmt.Errorf("set aside a file of the host: %w; make the folder this user's", err)
+	}
+	return writeFile(to+".why", []byte(why.Error()+"\n"))
 }

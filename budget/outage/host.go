@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -37,7 +38,7 @@ func (s *Store) host() string {
 		return s.hostID
 	}
 	s.hostTried = now
-	id, err := hostOf(s.o.Dir)
+	id, err := s.hostOf()
 	if err != nil {
 		s.log.Warn("this host cannot be distinguished from others, so after a loss of the store's data it does not count as having reported", "error", err)
 	}
@@ -45,38 +46,40 @@ func (s *Store) host() string {
 	return id
 }
 
-// hostOf reads the id in a directory, or creates it. If several processes create it at
-// once, the first one's stays.
-func hostOf(parent string) (string, error) {
-	dir, err := makeDir(parent)
+// hostOf reads the id in the directory, or creates it, also if the file is damaged. If
+// several processes create it at once, the first one's stays.
+func (s *Store) hostOf() (string, error) {
+	dir, err := makeDir(s.o.Dir)
 	if err != nil {
 		return "", err
 	}
 	path := filepath.Join(dir, hostFile)
-	if id, err := readHost(path); !errors.Is(err, fs.ErrNotExist) {
+	if id, err := s.readHost(path); !errors.Is(err, fs.ErrNotExist) {
 		return id, err
 	}
 	id := make([]byte, hostBytes)
 	_, _ = rand.Read(id) // never fails, by its contract
 	temporary := path + "." + hex.EncodeToString(id)
-	if err := writeFile(temporary, []byte(hex.EncodeToString(id)+"\n"), true); err != nil {
+	if err := writeFile(temporary, []byte(hex.EncodeToString(id)+"\n")); err != nil {
 		return "", fmt.Errorf("name the host's directory: %w", err)
 	}
 	defer func() { _ = os.Remove(temporary) }()
 	if err := os.Link(temporary, path); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", fmt.Errorf("name the host's directory: %w", err)
 	}
-	return readHost(path)
+	return s.readHost(path)
 }
 
-func readHost(path string) (string, error) {
+// readHost reads the id. A damaged file is set aside, and does not exist.
+func (s *Store) readHost(path string) (string, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return "", err
 	}
 	id := strings.TrimSpace(string(data))
 	if !isHost().MatchString(id) {
-		return "", fmt.Errorf("%s does not hold a host's id: remove it", path)
+		s.damaged("", hostFile, path, data, errors.New("it does not hold a host's id"))
+		return "", fs.ErrNotExist
 	}
 	return id, nil
 }
@@ -115,6 +118,40 @@ func (m *memory) crowd(name string, atWork int, hosts int64) bool {
 	return true
 }
 
+// names lists the budgets that the directory has files of.
+func (m *memory) names() (list []string) {
+	for _, folder := range []string{"memory", "own"} {
+		files, _ := os.ReadDir(filepath.Join(m.dir, folder)) // there may be none
+		for _, file := range files {
+			// One that is no budget's was left by a write that was cut off.
+			if name := budgetName(file.Name()); driver.ValidBudget(name) {
+				list = append(list, name)
+			}
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// atWork is how many hosts were lately at work on a budget, by what the process remembers,
+// else by what the directory has.
+func (m *memory) atWork(name string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.of(name); m.wall()-r.AtWorkAt < driver.HostNoted {
+		return r.AtWork
+	}
+	return 0
+}
+
+// inspect reads all files of the host, so that what is damaged is set aside.
+func (s *Store) inspect() {
+	_, _ = s.readHost(filepath.Join(s.o.Dir, hostFile))
+	for _, name := range s.memory.names() {
+		s.memory.refresh(name)
+	}
+}
+
 // Crowding finds the budgets on which more hosts were at work than configured, by the last
 // answers of the store that this host has seen: ask the budgets first.
 func (s *Store) Crowding() driver.Finding {
@@ -123,18 +160,13 @@ func (s *Store) Crowding() driver.Finding {
 		f.Level, f.Says, f.Advice = driver.Warning, "the number of state directories in use is not known: this host has none", "name one with state_dir"
 		return f
 	}
-	files, err := filepath.Glob(filepath.Join(s.o.Dir, "memory", "*"))
 	var crowded []string
-	for _, path := range files {
-		name := budgetName(filepath.Base(path))
-		if !driver.ValidBudget(name) { // left by a write that was cut off
-			continue
-		}
-		if n, at := s.memory.atWork(name); int64(n) > s.o.Hosts && s.wall()-at < driver.HostNoted {
-			crowded = append(crowded, fmt.Sprintf("%d on %s", n, name))
+	for _, name := range s.memory.names() {
+		if at := s.memory.atWork(name); int64(at) > s.o.Hosts {
+			crowded = append(crowded, fmt.Sprintf("%d on %s", at, name))
 		}
 	}
-	if err == nil && len(crowded) > 0 {
+	if len(crowded) > 0 {
 		f.Level, f.Says = driver.Warning, fmt.Sprintf("more state directories are in use than the %d that [store] hosts says: %s", s.o.Hosts, strings.Join(crowded, ", "))
 		f.Advice = "set hosts to how many there are, or give the processes of one machine one state_dir: else more may be spent than the quota after an outage or a loss"
 	}

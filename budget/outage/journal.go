@@ -21,10 +21,6 @@ func (j *journal) folder(budget string) string {
 	return filepath.Join(j.dir, "journal", fileName(budget))
 }
 
-func (j *journal) asideFolder(budget string) string {
-	return filepath.Join(j.dir, "aside", fileName(budget))
-}
-
 // write adds a record. Writing it again replaces the same file.
 func (j *journal) write(r *record) error {
 	r.Version = recordVersion
@@ -35,7 +31,7 @@ func (j *journal) write(r *record) error {
 	for try := 0; ; try++ {
 		folder, err := makeDir(j.folder(r.Budget))
 		if err == nil {
-			err = writeFile(filepath.Join(folder, r.name()), data, true)
+			err = writeFile(filepath.Join(folder, r.name()), data)
 		}
 		// Another process may have removed the folder as empty just now.
 		if err == nil || try == 3 || !errors.Is(err, fs.ErrNotExist) {
@@ -129,19 +125,11 @@ func (j *journal) remove(e entry) error {
 // tidy removes a budget's folder if it is empty.
 func (j *journal) tidy(budget string) { _ = os.Remove(j.folder(budget)) }
 
-// setAside moves a file that cannot be recorded to the aside folder, with the reason
-// beside it.
+// setAside moves a file that cannot be recorded to the aside folder.
 func (j *journal) setAside(budget, path string, why error) error {
-	folder, err := makeDir(j.asideFolder(budget))
-	if err != nil {
-		return err
+	err := setAside(path, filepath.Join(j.dir, asideFolder, fileName(budget), filepath.Base(path)), why)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // another process has
 	}
-	to := filepath.Join(folder, filepath.Base(path))
-	if err := writeFile(to+".why", []byte(why.Error()+"\n"), false); err != nil {
-		return err
-	}
-	if err := os.Rename(path, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("set aside a file of the host's journal: %w; make the folder this user's", err)
-	}
-	return nil
+	return err
 }

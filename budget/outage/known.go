@@ -238,7 +238,7 @@ func (r *remembered) lose(id string) {
 	if slices.Contains(r.Gone, id) {
 		return
 	}
-	if slices.ContainsFunc(r.fresh, func(s stretch) bool { return s.Ledger == id }) {
+	if slices.ContainsFunc(append(r.fresh, r.writing...), func(s stretch) bool { return s.Ledger == id }) {
 		if r.Untold == nil {
 			r.Untold = map[string]bool{}
 		}
@@ -311,7 +311,9 @@ func (m *memory) miss(name string, asked driver.Mark) (noticed, recoverable bool
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.of(name)
-	m.reread(name, r) // another process may have seen more
+	if err := m.reread(name, r); err != nil { // another process may have seen more
+		m.warn(name, err)
+	}
 	if r.Mark == (driver.Mark{}) {
 		return true, false
 	}

@@ -20,7 +20,11 @@ type memory struct {
 	dir  string
 	boot func() (string, int64, error)
 	wall func() int64                   // µs
-	warn func(budget string, err error) // called if a write fails that has no caller to return to
+	warn func(budget string, err error) // called if a file cannot be read, or if a write fails that has no caller to return to
+	// damaged sets aside a file of a budget whose content is not what this program writes.
+	damaged func(budget, kind, path string, data []byte, why error)
+
+	writer sync.Mutex // held by this process's writer of own/; locked before mu
 
 	mu      sync.Mutex // guards all below
 	budgets map[string]*remembered
@@ -63,7 +67,9 @@ type remembered struct {
 	file   driver.Mark     // the mark in the directory when it was last read or written
 	by     string          // names this process in its stretches
 
-	fresh []stretch // this process's charges that are not in the file of the host's own charges yet
+	disk    *sync.Mutex // held while the budget's files are written; locked before memory.mu
+	fresh   []stretch   // this process's charges that are not in the file of the host's own charges yet
+	writing []stretch   // those that are being written there
 	// asked is whether the store was found to lack each of the host's charges, by id, until
 	// that is written.
 	asked    map[string]bool
@@ -93,12 +99,16 @@ func (m *memory) of(name string) *remembered {
 	r := m.budgets[name]
 	if r == nil {
 		m.makeRoom()
-		r = m.load(name)
+		var err error
+		if r, err = m.load(name); err != nil {
+			m.warn(name, err)
+		}
 		if m.id == "" {
 			m.id = rand.Text()[:8]
 		}
 		r.file, r.by = r.Mark, m.id
 		m.budgets[name] = r
+		m.repairOwn(name, r)
 	}
 	return r
 }
@@ -113,8 +123,9 @@ func (m *memory) makeRoom() {
 		if len(m.budgets) < maxRemembered {
 			return
 		}
-		if !r.dirty && r.timer == nil && len(r.Doubts) == 0 {
+		if !r.dirty && r.timer == nil && len(r.Doubts) == 0 && r.disk.TryLock() {
 			delete(m.budgets, name)
+			r.disk.Unlock()
 		}
 	}
 }
@@ -264,8 +275,11 @@ func (m *memory) refusedFor(name, limit string) (int64, facts) {
 func (m *memory) forget(name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if r := m.budgets[name]; r != nil && r.timer != nil {
-		r.timer.Stop()
+	if r := m.budgets[name]; r != nil {
+		defer m.lockDisk(r)()
+		if r.timer != nil {
+			r.timer.Stop()
+		}
 	}
 	delete(m.budgets, name)
 	if m.dir == "" {

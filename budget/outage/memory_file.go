@@ -2,9 +2,13 @@ package outage
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 )
 
@@ -16,17 +20,16 @@ func (m *memory) file(budget string) string {
 	return filepath.Join(m.dir, "memory", fileName(budget))
 }
 
-// load reads a budget's file; an unreadable one counts as empty.
-func (m *memory) load(name string) *remembered {
-	r := remembered{}
+// load reads a budget's file; nothing if it does not exist, or is damaged. On an error nobody
+// knows what the file holds.
+func (m *memory) load(name string) (r *remembered, err error) {
 	if m.dir != "" {
-		if data, err := os.ReadFile(m.file(name)); err != nil || json.Unmarshal(data, &r) != nil {
-			r = remembered{}
-		}
+		r, err = m.read(name)
 	}
-	if r.Limits == nil {
-		r.Limits = map[string]usage{}
+	if r == nil {
+		r = &remembered{Limits: map[string]usage{}}
 	}
+	r.disk = &sync.Mutex{}
 	if r.Mark.Ledger == "" && r.Mark.ID != "" { // written by an older version
 		r.Mark.Ledger = unnamed
 		for limit, u := range r.Limits {
@@ -37,33 +40,46 @@ func (m *memory) load(name string) *remembered {
 	if r.Facts == nil {
 		r.Facts = map[string]facts{}
 	}
-	return &r
+	return r, err
 }
 
-// atWork returns how many hosts were at work on a budget, and when that was noted: by what
-// the process remembers, else by what the directory has.
-func (m *memory) atWork(name string) (n int, at int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r := m.budgets[name]
-	if r == nil {
-		r = m.load(name)
+func (m *memory) read(name string) (r *remembered, err error) {
+	data, err := os.ReadFile(m.file(name))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read what the host remembers of %s: %w", name, err)
 	}
-	return r.AtWork, r.AtWorkAt
+	if err = json.Unmarshal(data, &r); err == nil && (r == nil || r.Limits == nil) {
+		err = errors.New("it does not hold what the store said")
+	}
+	if err != nil {
+		m.damaged(name, "memory", m.file(name), data, err)
+		return nil, nil
+	}
+	return r, nil
 }
 
 // saveSoon writes what the process remembers of a budget, now or, if it wrote less than
-// saveEvery ago, later; m.mu is held.
+// saveEvery ago, later; m.mu is held, but not during the write.
 func (m *memory) saveSoon(name string, r *remembered) error {
 	ago := time.Duration(m.wall()-r.saved) * time.Microsecond
 	wait := saveEvery - ago
 	if wait <= 0 || ago < 0 {
 		return m.save(name, r)
 	}
-	if r.dirty && r.timer == nil && !m.closed {
-		r.timer = time.AfterFunc(wait, func() { m.saveLater(name, r) })
+	if r.dirty {
+		m.putOff(name, r, wait)
 	}
 	return nil
+}
+
+// putOff has a write made later, unless one is; m.mu is held.
+func (m *memory) putOff(name string, r *remembered, wait time.Duration) {
+	if r.timer == nil && !m.closed {
+		r.timer = time.AfterFunc(wait, func() { m.saveLater(name, r) })
+	}
 }
 
 // writesNext has the store's next answer on a budget written at once.
@@ -81,7 +97,7 @@ func (m *memory) saveLater(name string, r *remembered) {
 	if m.closed || m.budgets[name] != r {
 		return
 	}
-	if err := m.save(name, r); err != nil {
+	if err := m.saveWaiting(name, r, true); err != nil {
 		m.warn(name, err)
 	}
 }
@@ -90,7 +106,9 @@ func (m *memory) saveLater(name string, r *remembered) {
 func (m *memory) refresh(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.reread(name, m.of(name))
+	if err := m.reread(name, m.of(name)); err != nil {
+		m.warn(name, err)
+	}
 }
 
 // freshen is refresh at most once in saveEvery, which is how often the others write.
@@ -99,40 +117,71 @@ func (m *memory) freshen(name string) {
 	defer m.mu.Unlock()
 	r := m.of(name)
 	if ago := m.wall() - r.read; ago < 0 || ago >= saveEvery.Microseconds() {
-		m.reread(name, r)
+		if err := m.reread(name, r); err != nil {
+			m.warn(name, err)
+		}
 	}
 }
 
 // reread merges what the directory has; m.mu is held.
-func (m *memory) reread(name string, r *remembered) {
-	r.merge(m.load(name))
+func (m *memory) reread(name string, r *remembered) error {
+	other, err := m.load(name)
+	r.merge(other)
 	r.read = m.wall()
+	return err
+}
+
+// lockDisk keeps this process's other writers from a budget's files until unlock. m.mu is
+// held, and released while lockDisk waits.
+func (m *memory) lockDisk(r *remembered) (unlock func()) {
+	m.mu.Unlock()
+	r.disk.Lock()
+	m.mu.Lock()
+	return r.disk.Unlock
+}
+
+// write writes a file of the directory. m.mu is held, and released meanwhile: no decision
+// waits for the disk.
+func (m *memory) write(path string, data []byte) error {
+	m.mu.Unlock()
+	defer m.mu.Lock()
+	if _, err := makeDir(filepath.Dir(path)); err != nil {
+		return err
+	}
+	if err := writeFile(path, data); err != nil {
+		return fmt.Errorf("%w; make the host's directory writable, or name another with state_dir", err)
+	}
+	return nil
 }
 
 // save merges what another process wrote, and writes what the process remembers of a
-// budget, unless nothing changed; m.mu is held.
-func (m *memory) save(name string, r *remembered) error {
+// budget, unless nothing changed; m.mu is held, but not during the write.
+func (m *memory) save(name string, r *remembered) error { return m.saveWaiting(name, r, m.closed) }
+
+// saveWaiting is save; patient: it waits for other writers of the host's own charges.
+func (m *memory) saveWaiting(name string, r *remembered, patient bool) error {
+	defer m.lockDisk(r)()
 	if !r.dirty || m.dir == "" {
 		return nil
 	}
-	err := m.saveOwn(name, r, m.closed)
+	r.saved = m.wall()
+	err := m.saveOwn(name, r, patient)
 	var data []byte
 	if err == nil {
+		r.dirty = false
 		data, err = json.Marshal(r.leave(m.closed))
 	}
 	if err == nil {
-		_, err = makeDir(m.dir, "memory")
+		r.file = r.Mark
+		err = m.write(m.file(name), data)
 	}
-	if err == nil {
-		if err = writeFile(m.file(name), data, false); err != nil {
-			err = fmt.Errorf("%w; make the host's directory writable, or name another with state_dir", err)
-		}
-	}
-	r.saved, r.file = m.wall(), r.Mark
 	if r.warned = err != nil; err != nil {
+		r.dirty = true
 		return fmt.Errorf("write down the store's answers on %s: %w", name, err)
 	}
-	r.dirty = len(r.fresh) > 0
+	if r.dirty = r.dirty || len(r.fresh) > 0; r.dirty {
+		m.putOff(name, r, saveEvery)
+	}
 	return nil
 }
 
@@ -142,7 +191,7 @@ func (m *memory) close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.closed = true
-	for name, r := range m.budgets {
+	for name, r := range maps.Clone(m.budgets) {
 		if r.timer != nil {
 			r.timer.Stop()
 		}

@@ -13,6 +13,7 @@ import (
 // Of the budgets of a credential "*" no end is kept in memory; what was let go is
 // remembered by its file.
 func TestMemoryIsBounded(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		m := memory{dir: dir, wall: wallClock, budgets: map[string]*remembered{}, warn: func(_ string, err error) { t.Error(err) }}

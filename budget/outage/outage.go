@@ -79,7 +79,7 @@ func New(inner driver.Store, o Options) *Store {
 	}
 	s.breakers = map[string]*breaker{}
 	s.journal = journal{dir: o.Dir}
-	s.memory = memory{dir: o.Dir, boot: s.bootClock, wall: s.wall, warn: s.forgetful, budgets: map[string]*remembered{}}
+	s.memory = memory{dir: o.Dir, boot: s.bootClock, wall: s.wall, warn: s.forgetful, damaged: s.damaged, budgets: map[string]*remembered{}}
 	return s
 }
 

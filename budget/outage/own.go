@@ -238,11 +238,13 @@ func (m *memory) own(name string) []stretch {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.of(name)
+	defer m.lockDisk(r)()
 	// When several processes notice a loss at once, each reports what the others wrote.
 	if err := m.saveOwn(name, r, true); err != nil {
 		m.warn(name, err)
 	}
-	list := slices.Concat(m.loadOwn(name), r.fresh)
+	list, _, _ := m.loadOwn(name)
+	list = append(list, r.fresh...)
 	for id, one := range r.reserved {
 		list = append(list, stretch{ID: id, From: one.until, At: one.until, Amounts: one.amounts(one.units)})
 	}

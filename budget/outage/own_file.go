@@ -2,7 +2,11 @@ package outage
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,25 +14,61 @@ import (
 	"time"
 )
 
-// ownFile is the file of the host's own charges: one stretch a line, as JSON. Processes
-// append to it, and now and then rewrite it with what thin leaves. They write it only under
-// the lock, unlike the file in memory/, which any process may write that looked.
+// ownFile is the file of the host's own charges: one stretch a line, as JSON, after a line
+// with an ownHead. Processes rewrite it, with what thin leaves, only under the lock, unlike
+// the file in memory/, which any process may write that looked.
 func (m *memory) ownFile(budget string) string { return filepath.Join(m.dir, "own", fileName(budget)) }
 
-// maxAppended is the size in bytes from which the file is rewritten instead of appended to.
-const maxAppended = 128 << 10
+// ownHead says how many stretches follow at least: a file that was cut off has fewer. Older
+// versions write none.
+type ownHead struct {
+	Lines int `json:"lines"`
+}
 
-// loadOwn reads the file. It skips lines that it cannot read, such as one that a process
-// died while writing.
-func (m *memory) loadOwn(name string) (list []stretch) {
-	data, _ := os.ReadFile(m.ownFile(name)) // the file may not exist yet
+// loadOwn reads the file. If it is damaged, loadOwn returns why, and the lines that it can
+// read.
+func (m *memory) loadOwn(name string) (list []stretch, data []byte, why error) {
+	data, err := os.ReadFile(m.ownFile(name))
+	if err != nil {
+		return nil, nil, nil // mostly there is none yet
+	}
+	known, head := map[string]bool{}, ownHead{}
 	for line := range bytes.Lines(data) {
-		var one stretch
-		if json.Unmarshal(line, &one) == nil {
-			list = append(list, one)
+		var one struct {
+			ownHead
+			stretch
+		}
+		err := json.Unmarshal(line, &one)
+		switch {
+		case len(bytes.TrimSpace(line)) == 0:
+		case err == nil && one.Lines > 0:
+			head = one.ownHead
+		case err == nil && one.ID != "":
+			if !known[one.ID] {
+				list = append(list, one.stretch)
+			}
+			known[one.ID] = true
+		default:
+			why = fmt.Errorf("it has a line that is no charge of this host: %w", cmp.Or(err, io.ErrUnexpectedEOF))
 		}
 	}
-	return list
+	if len(list) < max(head.Lines, 1) {
+		why = fmt.Errorf("it has %d of its %d lines", len(list), head.Lines)
+	}
+	return list, data, why
+}
+
+// repairOwn replaces the file if it is damaged by what can be read of it.
+func (m *memory) repairOwn(name string, r *remembered) {
+	if _, _, why := m.loadOwn(name); why == nil {
+		return
+	}
+	if unlock, ok := m.lockFile(true); ok {
+		defer unlock()
+		if err := m.rewriteOwn(name, r); err != nil {
+			m.warn(name, err)
+		}
+	}
 }
 
 // saveOwn merges what the directory has, and adds this process's charges to the file. If
@@ -38,65 +78,74 @@ func (m *memory) loadOwn(name string) (list []stretch) {
 func (m *memory) saveOwn(name string, r *remembered, patient bool) error {
 	unlock, ok := func() {}, false
 	news := len(r.fresh) > 0 || len(r.asked) > 0
-	if patient && !m.closed || news {
+	if news || patient && !m.closed {
 		if release, got := m.lockFile(patient); got {
 			unlock, ok = release, true
 		}
 	}
 	defer unlock()
-	m.reread(name, r)
-	if !news || !ok && !m.closed {
-		return nil
-	}
-	if _, err := makeDir(m.dir, "own"); err != nil {
+	switch err := m.reread(name, r); {
+	case err != nil:
 		return err
+	case !news:
+		return nil
+	case ok:
+		return m.rewriteOwn(name, r)
+	case m.closed:
+		return m.appendOwn(name, r)
 	}
-	if !m.appendOwn(name, r) {
-		if err := m.rewriteOwn(name, r); err != nil {
-			return err
-		}
-	}
-	r.fresh, r.asked = nil, nil
 	return nil
 }
 
-// appendOwn appends this process's charges to the file. It returns false if the file must
-// be rewritten: it does not exist, is too large, cannot be appended to, or lines in it have
-// changed. It begins a new line first, since the last one may be cut off.
-func (m *memory) appendOwn(name string, r *remembered) (added bool) {
-	file, err := os.OpenFile(m.ownFile(name), os.O_WRONLY|os.O_APPEND, 0)
+// appendOwn appends this process's last charges to the file, which another process is
+// writing. It begins a new line first, since the last one may be cut off.
+func (m *memory) appendOwn(name string, r *remembered) error {
+	file, err := os.OpenFile(m.ownFile(name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
-		return false
-	}
-	defer func() { _ = file.Close() }() // other processes can read what was written
-	info, err := file.Stat()
-	if err != nil || info.Size() >= maxAppended || len(r.asked) > 0 {
-		return false
+		return err
 	}
 	text, err := lines(thin(r.fresh, r.Held))
 	if err == nil {
 		_, err = file.Write(append([]byte("\n"), text...))
 	}
-	if err != nil {
-		_ = file.Truncate(info.Size()) // if it cannot, these charges count twice when the ledger has lost them
+	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
+		r.fresh = nil
 	}
-	return err == nil
+	return err
 }
 
 // rewriteOwn rewrites the file with this process's charges, and with which charges the
-// store lacks.
+// store lacks. It sets a damaged file aside. m.mu is held, but not during the write.
 func (m *memory) rewriteOwn(name string, r *remembered) error {
-	own := slices.Concat(m.loadOwn(name), r.fresh)
+	own, data, why := m.loadOwn(name)
+	if why != nil {
+		m.damaged(name, "own", m.ownFile(name), data, why)
+	}
+	asked := r.asked
+	r.writing, r.fresh, r.asked = r.fresh, nil, nil
+	own = append(own, r.writing...)
 	for i, one := range own {
-		if lacked, known := r.asked[one.ID]; known {
+		if lacked, known := asked[one.ID]; known {
 			own[i].Lacked = lacked
 		}
 	}
-	text, err := lines(thin(own, r.Held))
-	if err != nil {
-		return err
+	own = thin(own, r.Held)
+	text, err := json.Marshal(ownHead{len(own)})
+	var rest []byte
+	if err == nil {
+		rest, err = lines(own)
 	}
-	return writeFile(m.ownFile(name), text, false)
+	if err == nil && len(own) > 0 {
+		err = m.write(m.ownFile(name), slices.Concat(text, []byte("\n"), rest))
+	}
+	if err != nil { // they are written the next time
+		r.fresh = slices.Concat(r.writing, r.fresh)
+		if r.asked == nil {
+			r.asked = asked
+		}
+	}
+	r.writing = nil
+	return err
 }
 
 // lines encodes stretches for the file.
@@ -113,10 +162,23 @@ func lines(list []stretch) ([]byte, error) {
 // ownPatience is how long a patient lockFile waits for another process's write.
 const ownPatience = 100 * time.Millisecond
 
-// lockFile keeps the host's other processes from writing ownFile until unlock, so that a
-// rewrite loses none of their charges. It does not wait for long: the process that holds
-// the lock may be stopped.
+// lockFile keeps the host's other writers from ownFile until unlock, so that a rewrite loses
+// none of their charges. It waits for this process's if it is patient, but not for long for
+// other processes: the one that holds the lock may be stopped. m.mu is held, and released
+// meanwhile.
 func (m *memory) lockFile(patient bool) (unlock func(), ok bool) {
+	m.mu.Unlock()
+	defer m.mu.Lock()
+	if patient {
+		m.writer.Lock()
+	} else if !m.writer.TryLock() {
+		return nil, false
+	}
+	defer func() {
+		if !ok {
+			m.writer.Unlock()
+		}
+	}()
 	if _, err := makeDir(m.dir); err != nil {
 		return nil, false
 	}
@@ -127,7 +189,7 @@ func (m *memory) lockFile(patient bool) (unlock func(), ok bool) {
 	for end := time.Now().Add(ownPatience); ; {
 		err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
-			return func() { _ = file.Close() }, true
+			return func() { _ = file.Close(); m.writer.Unlock() }, true
 		}
 		if !patient || !time.Now().Before(end) {
 			_ = file.Close()

@@ -62,7 +62,7 @@ func TestWindowsThatWereShortened(t *testing.T) {
 			}
 			view := must.Get(h.store.Look(t.Context(), driver.Look{Budget: up, Now: wallClock(), Limits: []limit.Limit{dayOf("day", "list")}}))(t)
 			must.Equal(t, view.Limits[0].Used >= 77, c.recorded)
-			why, _ := os.ReadFile(filepath.Join(s.journal.asideFolder(up), record.name()+".why"))
+			why, _ := os.ReadFile(filepath.Join(s.o.Dir, asideFolder, fileName(up), record.name()+".why"))
 			if (c.aside != "") != (len(why) > 0) || !strings.Contains(string(why), c.aside) {
 				t.Fatalf("it is set aside because %q, want %q", why, c.aside)
 			}

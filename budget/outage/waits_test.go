@@ -202,8 +202,10 @@ func TestWhatABurstLeftIsRemembered(t *testing.T) {
 	}
 	for end := time.Now().Add(5 * time.Minute); ; {
 		s.memory.mu.Lock()
-		written := s.memory.load(up).Limits["day"].Used
+		last, err := s.memory.load(up)
 		s.memory.mu.Unlock()
+		must.Do(t, err)
+		written := last.Limits["day"].Used
 		if written == 90 {
 			break
 		}
@@ -237,7 +239,7 @@ func TestUnreadableRecords(t *testing.T) {
 	if s.journal.pending(up) {
 		t.Error("the journal is not empty")
 	}
-	check.Equal(t, s.left("aside", driver.Fault, "").Level, driver.Fault)
+	check.Equal(t, s.left(asideFolder, driver.Fault, "", "", "").Level, driver.Fault)
 	// A file in the folder's place cannot be listed, as one of another user's.
 	must.Do(t, os.MkdirAll(filepath.Dir(folder), 0o700))
 	must.Do(t, os.WriteFile(folder, nil, 0o600))

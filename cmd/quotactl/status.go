@@ -228,6 +228,9 @@ func statusText(on screen.Screen, o look.Overview, all bool) string {
 	} else if lines != "" {
 		parts = append(parts, on.Wrap(on.Bad("✗ "), strings.ReplaceAll(strings.TrimSpace(lines), "\n", "; ")))
 	}
+	if o.Aside != "" {
+		parts = append(parts, on.Wrap(on.Bad("✗ "), "files of the state directory are set aside: "+o.Aside+"; see quotactl doctor"))
+	}
 	if on.Terminal {
 		parts = append(parts, view.AsOf(on, o.At, o.Store))
 	}

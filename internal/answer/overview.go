@@ -19,6 +19,9 @@ type Overview struct {
 	Daemons []jobs.Daemon `json:"daemons"`
 	// Alerts are those of the configuration, and whether their messages arrive.
 	Alerts []alert.Health `json:"alerts"`
+	// Aside says how many files of the host's state directory are set aside, and where; left
+	// out if there are none.
+	Aside string `json:"aside,omitempty"`
 }
 
 type jobSummary struct {

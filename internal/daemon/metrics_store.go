@@ -90,6 +90,9 @@ func (s meteredStore) timed(call string, began time.Time) {
 // errOutOfReach is the error of a call that this host decided without the store.
 var errOutOfReach = fmt.Errorf("%w: this host's allowance decided what it could", budget.ErrUnavailable)
 
+// Aside is that of the store.
+func (s meteredStore) Aside() string { return open.Aside(s.Backend) }
+
 // outOfReach reports whether this host treats the store as out of reach and decides
 // without it.
 func (s meteredStore) outOfReach() bool {

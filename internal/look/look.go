@@ -72,11 +72,14 @@ type Overview struct {
 	Daemons []jobs.Daemon    // the live ones
 	Ahead   *answer.Forecast // nil: there is none
 	Alerts  []alert.Health
+	Aside   string // of open.Aside
 }
 
 // JSON is the answer of status.
 func (o Overview) JSON() answer.Overview {
-	return answer.NewOverview(o.At, o.Store, o.Budgets, o.Jobs, o.Daemons, o.Alerts, o.Ahead)
+	told := answer.NewOverview(o.At, o.Store, o.Budgets, o.Jobs, o.Daemons, o.Alerts, o.Ahead)
+	told.Aside = o.Aside
+	return told
 }
 
 // Overview reads the budgets named, the jobs that spend them, and the alerts.

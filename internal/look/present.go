@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"slices"
 
+	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/alert"
 	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/jobs"
@@ -32,6 +33,7 @@ func (r *Reader) Present(ctx context.Context, names []string) (Overview, error) 
 	if seen.Daemons, err = jobs.Daemons(ctx, r.Store); err != nil {
 		return Overview{}, err
 	}
+	seen.Aside = open.Aside(r.Store) // after the budgets: reading them sets aside what is damaged
 	seen.Alerts, err = alert.Look(ctx, r.Store, r.Config.Alerts)
 	return seen, err
 }

@@ -152,7 +152,7 @@ func Decode(text []byte) (Overview, error) {
 			return Overview{}, fmt.Errorf("alert %s: it fails since no instant", h.Alert)
 		}
 	}
-	seen := Overview{At: time.Time(told.At), Store: told.Store, Daemons: told.Daemons, Alerts: told.Alerts, Ahead: told.Ahead()}
+	seen := Overview{At: time.Time(told.At), Store: told.Store, Daemons: told.Daemons, Alerts: told.Alerts, Aside: told.Aside, Ahead: told.Ahead()}
 	var err error
 	if seen.Budgets, err = told.Statuses(); err != nil {
 		return Overview{}, err

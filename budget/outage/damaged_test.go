@@ -1,0 +1,152 @@
+package outage
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
+)
+
+// damages are what a power cut, a full disk or a person leaves of a file.
+var damages = map[string]func([]byte) []byte{
+	"empty":          func([]byte) []byte { return nil },
+	"NUL":            func(data []byte) []byte { return make([]byte, len(data)) },
+	"garbage":        func(data []byte) []byte { return bytes.Repeat([]byte{0xfe, '{', 7}, len(data)/3+1) },
+	"half":           func(data []byte) []byte { return data[:len(data)/2] },
+	"half, then NUL": func(data []byte) []byte { return append(data[:len(data)/2:len(data)/2], make([]byte, len(data)/2)...) },
+	"one byte less":  func(data []byte) []byte { return data[:max(0, len(bytes.TrimSpace(data))-1)] },
+	"null":           func([]byte) []byte { return []byte("null\n") },
+	"another's":      func([]byte) []byte { return []byte("[1, 2, 3]\n") },
+	"no members":     func([]byte) []byte { return []byte("{}\n") },
+}
+
+// A damaged file of the state directory is set aside with the reason, logged, and shown by
+// doctor and status; the host begins it anew, and goes on.
+func TestDamagedFileIsSetAside(t *testing.T) {
+	t.Parallel()
+	for _, file := range []string{"memory/up+key1", "own/up+key1", hostFile} {
+		for name, damage := range damages {
+			t.Run(strings.ReplaceAll(file, "/", " ")+" "+name, func(t *testing.T) {
+				var log bytes.Buffer
+				h := newHost(t, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+				for i := range 3 {
+					h.result(driver.Granted, dayOf("day"), "list", fmt.Sprint(i), 2)
+				}
+				path := filepath.Join(h.options.Dir, file)
+				spoilt := damage(must.Get(os.ReadFile(path))(t))
+				must.Do(t, os.WriteFile(path, spoilt, 0o600))
+				h.result(driver.Granted, dayOf("day"), "list", "after", 2)
+				aside := must.Get(filepath.Glob(filepath.Join(h.options.Dir, asideFolder, "*", "*.????????")))(t)
+				must.Equal(t, len(aside), 1, "files are set aside")
+				check.Equal(t, string(must.Get(os.ReadFile(aside[0]))(t)), string(spoilt))
+				check.Equal(t, len(must.Get(os.ReadFile(aside[0]+".why"))(t)) > 10, true, "the reason is written")
+				check.Contains(t, log.String(), path)
+				check.Equal(t, strings.Count(log.String(), "damaged"), 1, "it is logged once")
+				s := New(h.store, h.options)
+				check.Contains(t, s.Aside(), " in "+filepath.Join(h.options.Dir, asideFolder))
+				check.Equal(t, s.left(asideFolder, driver.Fault, "", "", "").Level, driver.Fault)
+				must.Do(t, s.Close())
+				check.Equal(t, strings.Count(log.String(), "damaged"), 1, "the file is whole again")
+			})
+		}
+	}
+}
+
+// What can be read of a damaged file of the host's own charges still counts as theirs.
+func TestDamagedOwnFileKeepsItsLines(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, Options{})
+	for i := range 4 {
+		h.result(driver.Granted, dayOf("day"), "list", fmt.Sprint(i), 2)
+	}
+	path := filepath.Join(h.options.Dir, "own", fileName(up))
+	lines := bytes.SplitAfter(must.Get(os.ReadFile(path))(t), []byte("\n"))
+	must.Do(t, os.WriteFile(path, bytes.Join(lines[:3], nil), 0o600)) // cut off where a line ends
+	h.result(driver.Granted, dayOf("day"), "list", "after", 2)
+	list, _, why := New(h.store, h.options).memory.loadOwn(up)
+	must.Do(t, why)
+	check.Equal(t, charged(list, "day", 0), int64(6), "the two that were left, and the one since")
+}
+
+// The files of older versions are read: they have no first line, and processes appended to
+// them.
+func TestOwnFileOfAnOlderVersion(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, Options{})
+	must.Do(t, os.MkdirAll(filepath.Join(h.options.Dir, "own"), 0o700))
+	path := filepath.Join(h.options.Dir, "own", fileName(up))
+	line := `{"id":"%s","from":1,"at":1,"amounts":{"day":2}}` + "\n"
+	must.Do(t, os.WriteFile(path, fmt.Appendf(nil, line+"\n"+line, "a", "b"), 0o600))
+	list, _, why := New(h.store, h.options).memory.loadOwn(up)
+	check.NoError(t, why)
+	check.Equal(t, charged(list, "day", 0), int64(4))
+}
+
+// A damaged breaker does not open, and a damaged record of the journal is set aside as one
+// that the store refuses.
+func TestDamagedBreaker(t *testing.T) {
+	t.Parallel()
+	for name, damage := range damages {
+		for _, perBudget := range []bool{false, true} {
+			h := newHost(t, Options{PerBudget: perBudget})
+			s := New(h.store, h.options)
+			b := s.breaker(up)
+			must.Equal(t, b.open(errors.New("down")), true)
+			data := damage(must.Get(os.ReadFile(b.file()))(t))
+			must.Do(t, os.WriteFile(b.file(), data, 0o600))
+			_, open := b.read()
+			check.Equal(t, open, false, name)
+			check.Equal(t, s.Aside() != "", true, name)
+			must.Do(t, s.Close())
+		}
+	}
+}
+
+// A file that cannot be read is no damaged one: it may be whole, so it stays, and is not
+// written over.
+func TestUnreadableFileStays(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	h := newHost(t, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	path := filepath.Join(h.options.Dir, "memory", fileName(up))
+	must.Do(t, os.MkdirAll(path, 0o700)) // reading a folder fails for root too
+	h.result(driver.Granted, dayOf("day"), "list", "a", 2)
+	info := must.Get(os.Stat(path))(t)
+	check.Equal(t, info.IsDir(), true)
+	check.Contains(t, log.String(), "read what the host remembers of up/key1")
+	check.Equal(t, New(h.store, h.options).Aside(), "")
+}
+
+// While charges are written down, an empty or damaged ledger of the allowance grants nothing,
+// and doctor shows it: what the host has spent is not known.
+func TestDamagedAllowance(t *testing.T) {
+	t.Parallel()
+	for name, damage := range damages {
+		h := newHost(t, Options{Allowance: 5})
+		h.store.down[up] = true
+		h.result(driver.Granted, dayOf("day"), "list", "a", 2)
+		path := filepath.Join(h.options.Dir, "allowance.db")
+		data := damage(must.Get(os.ReadFile(path))(t))
+		must.Do(t, os.WriteFile(path, data[:min(len(data), 4000)], 0o600))
+		for _, beside := range must.Get(filepath.Glob(path + "-*"))(t) {
+			must.Do(t, os.Remove(beside))
+		}
+		d, err := h.charge(dayOf("day"), "list", "b", 2)
+		check.Equal(t, d.Result != driver.Granted, true, name)
+		check.Contains(t, fmt.Sprint(err), "allowance.db", name)
+		s := New(h.store, h.options)
+		check.Equal(t, slices.ContainsFunc(s.Diagnose(t.Context()), func(f driver.Finding) bool {
+			return f.Check == "allowance" && f.Level == driver.Fault
+		}), true, name)
+		must.Do(t, s.Close())
+	}
+}
