@@ -196,6 +196,25 @@ do -- a block, because Lua limits the local names of a scope
     return sum, came
   end
 
+  -- begun sums what the reservations counted at l.from that finish later: all that they
+  -- asked for. It looks at 1,000 entries at most: what it leaves out is recorded as missing.
+  local function begun(l)
+    local sum, left = 0, l.from > cutOf(l.win) and 1000 or 0
+    for i = 1, #l.covered do
+      local op = l.covered[i]
+      for _, key in ipairs({zkey(op), ykey(op), rkey(op)}) do
+        local ids = left > 0 and redis.call('ZRANGEBYSCORE', key, '(' .. int(l.from), '+inf', 'LIMIT', '0', int(left)) or {}
+        left = left - #ids
+        for j = 1, #ids do ids[j] = idOf(ids[j]) end
+        for _, text in ipairs(#ids > 0 and redis.call('HMGET', keyE, unpack(ids)) or {}) do
+          local e = parse(text)
+          if e and e.state ~= 'm' and e.start <= l.from then sum = sum + (l.calls and 1 or e.asked) end
+        end
+      end
+    end
+    return sum
+  end
+
   -- standing lists the charges that record what was lost of a limit.
   local function standing(l)
     local list = {}
@@ -270,7 +289,7 @@ do -- a block, because Lua limits the local names of a scope
           answers[i][1] = int(add)
         end
       elseif l.wanted then
-        answers[i][1] = int(recoverOne(l, sums[i], olds[i]))
+        answers[i][1] = int(recoverOne(l, sums[i] + begun(l), olds[i]))
       end
     end
     return answers, done

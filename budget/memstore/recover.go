@@ -194,6 +194,8 @@ func (l *ledger) recover(lim limit.Limit, used, at, now, own int64, ownID string
 			continue
 		case e.score > cut && e.score <= at && e.counts(lim):
 			missing -= e.amount(lim)
+		case at > cut && e.start <= at && e.score > at && lim.Covers(e.item.Operation): // it was open then
+			missing -= (&entry{units: e.item.Units, calls: 1}).amount(lim)
 		}
 		kept = append(kept, e)
 	}

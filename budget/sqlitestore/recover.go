@@ -112,6 +112,13 @@ func (v *counting) recover(used, at, own int64, ownID string) (int64, error) {
 			return 0, err
 		}
 	}
+	if at > cut {
+		open, err := v.open(at)
+		if err != nil {
+			return 0, err
+		}
+		missing -= open
+	}
 	if own > 0 {
 		owns[ownID] = max(own, owns[ownID])
 	}
@@ -135,6 +142,21 @@ func (v *counting) recover(used, at, own int64, ownID string) (int64, error) {
 	}
 	v.noteFound(operation, amount-stood)
 	return amount, nil
+}
+
+// open sums what the reservations counted at an instant that finish later: all that they asked
+// for.
+func (v *counting) open(at int64) (sum int64, err error) {
+	lanes, err := v.l.lanes()
+	for _, lane := range lanes {
+		if err != nil || !v.sees(lane-lane%classes) {
+			continue
+		}
+		var asked int64
+		err = v.l.c.each("SELECT coalesce(asked, units) FROM entry WHERE b = ? AND lane = ? AND score > ? AND start <= ?", []any{v.l.b, lane, at, at},
+			func() { sum += v.of(asked, 1) }, &asked)
+	}
+	return sum, err
 }
 
 // refillBy adds what is left of a level seen earlier, at most until the meter is full. It

@@ -167,6 +167,31 @@ func testRecover(t *testing.T, w *world) {
 	must.Equal(t, must.Get(driver.Apply(context.Background(), w.store, r))(t).Amounts[1], 50, "what was used in a longer window: … recovered")
 }
 
+// Reservations that were open when a caller saw them counted as they asked for: whatever became
+// of them since, they are not recorded as missing.
+func testRecoverOpen(t *testing.T, w *world) {
+	calls := limit.Limit{Name: "calls", Limit: 1000, Counts: limit.CountCalls, Window: limit.RollingWindow(24 * time.Hour)}
+	w.limits = []limit.Limit{rolling("day", 1000, 24*time.Hour), calls, rolling("search", 1000, time.Hour, "search")}
+	w.granted(item("plain", "op", 50))
+	for _, id := range []string{"open", "down", "up", "zero", "released", "over"} {
+		w.granted(lease(item(id, "op", 20), time.Hour))
+	}
+	w.granted(lease(item("short", "search", 20), time.Minute))
+	w.now += second
+	at := w.now
+	w.now += 5 * minute // past the end of one lease
+	w.granted(item("later", "op", 3))
+	w.granted(lease(item("later too", "op", 4), time.Hour))
+	for id, units := range map[string]int64{"down": 5, "up": 70, "zero": 0} {
+		w.finish(driver.Finish{ID: id, Units: units}, driver.Settled, false)
+	}
+	w.finish(driver.Finish{ID: "released", Release: true}, driver.Released, false)
+	w.wantRecovered(w.recover(at, "lost", 190, 8, 20), 0, 0, 0)
+	w.wantRecovered(w.recover(at, "lost", 201, 10, 27), 11, 2, 7)
+	w.budget = "up/none" // where there is nothing left of them, they are recorded as reserved
+	w.wantRecovered(w.recover(at, "lost", 190, 8, 20), 190, 8, 20)
+}
+
 // A bucket is filled by what is left of what was seen, at most to its limit.
 func testRecoverBucket(t *testing.T, w *world) {
 	refill := must.Get(limit.NewRefill(1, time.Second))(t)

@@ -70,6 +70,7 @@ func Run(t *testing.T, open Open, but ...string) {
 		{"Lost", testLost},
 		{"Recover", testRecover},
 		{"RecoverBucket", testRecoverBucket},
+		{"RecoverOpen", testRecoverOpen},
 		{"RecoverOwn", testRecoverOwn},
 		{"Mark", testMark},
 		{"Others", testOthers},
