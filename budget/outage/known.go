@@ -311,9 +311,7 @@ func (m *memory) miss(name string, asked driver.Mark) (noticed, recoverable bool
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.of(name)
-	if err := m.reread(name, r); err != nil { // another process may have seen more
-		m.warn(name, err)
-	}
+	_ = m.reread(name, r) // another process may have seen more
 	if r.Mark == (driver.Mark{}) {
 		return true, false
 	}

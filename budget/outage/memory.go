@@ -20,7 +20,7 @@ type memory struct {
 	dir  string
 	boot func() (string, int64, error)
 	wall func() int64                   // µs
-	warn func(budget string, err error) // called if a file cannot be read, or if a write fails that has no caller to return to
+	warn func(budget string, err error) // called if a write fails that has no caller to return to
 	// damaged sets aside a file of a budget whose content is not what this program writes.
 	damaged func(budget, kind, path string, data []byte, why error)
 
@@ -99,10 +99,7 @@ func (m *memory) of(name string) *remembered {
 	r := m.budgets[name]
 	if r == nil {
 		m.makeRoom()
-		var err error
-		if r, err = m.load(name); err != nil {
-			m.warn(name, err)
-		}
+		r, _ = m.load(name) // the next write says what cannot be read
 		if m.id == "" {
 			m.id = rand.Text()[:8]
 		}

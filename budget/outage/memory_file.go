@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -46,7 +47,7 @@ func (m *memory) load(name string) (r *remembered, err error) {
 func (m *memory) read(name string) (r *remembered, err error) {
 	data, err := os.ReadFile(m.file(name))
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("read what the host remembers of %s: %w", name, err)
@@ -106,9 +107,7 @@ func (m *memory) saveLater(name string, r *remembered) {
 func (m *memory) refresh(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.reread(name, m.of(name)); err != nil {
-		m.warn(name, err)
-	}
+	_ = m.reread(name, m.of(name)) // the next write says what cannot be read
 }
 
 // freshen is refresh at most once in saveEvery, which is how often the others write.
@@ -117,9 +116,7 @@ func (m *memory) freshen(name string) {
 	defer m.mu.Unlock()
 	r := m.of(name)
 	if ago := m.wall() - r.read; ago < 0 || ago >= saveEvery.Microseconds() {
-		if err := m.reread(name, r); err != nil {
-			m.warn(name, err)
-		}
+		_ = m.reread(name, r) // the next write says what cannot be read
 	}
 }
 
