@@ -63,23 +63,24 @@ func TestSecretFileIsRegular(t *testing.T) {
 		os.Symlink("/dev/zero", in("endless")),
 		os.WriteFile(in("large"), make([]byte, 64<<10+1), 0o600),
 		os.WriteFile(in("blank"), []byte(" \n"), 0o600),
-		os.WriteFile(in("key"), []byte("s3cret\n"), 0o600),
+		os.WriteFile(in("short"), []byte("s3cret7\n"), 0o600),
+		os.WriteFile(in("key"), []byte("s3cret-s3cret\n"), 0o600),
 	} {
 		must.Do(t, err)
 	}
 	for name, want := range map[string]string{
 		"pipe": "is a pipe, not a regular file", "endless": "is a device, not a regular file", "large": "has more than 64 KiB",
-		"blank": "is empty; write the secret into it", "none": "no such file or directory; write the file", ".": "is a directory, not a regular file; name the file", "key": "",
+		"blank": "is empty; write the secret into it", "none": "no such file or directory; write the file", "short": "has fewer than 8 characters, so logs hide it only where it is a whole word", ".": "is a directory, not a regular file; name the file", "key": "",
 	} {
 		text := "[upstream.shop.costs]\nget = 1\n[upstream.shop.limit.day]\nlimit = 1\nwindow = \"24h\"\n[upstream.shop.credential.main]\nsecret_file = \"" + name + "\"\n"
 		must.Do(t, os.WriteFile(in("costs.toml"), []byte(text), 0o600))
 		c := must.Get(config.Load(in("costs.toml")))(t)
-		missing := c.MissingSecrets(os.LookupEnv)
+		missing := c.MissingSecrets(os.LookupEnv, 8)
 		if want == "" && len(missing) > 0 || want != "" && (len(missing) != 1 || missing[0].Line != 7 || !strings.Contains(missing[0].Message, want)) {
 			t.Errorf("%s: %v, want %q", name, missing, want)
 		}
 		_, err := config.ReadSecret(in(name))
-		if readable := want == "" || name == "blank"; (err == nil) != readable {
+		if readable := want == "" || name == "blank" || name == "short"; (err == nil) != readable {
 			t.Errorf("read %s: %v", name, err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"unicode/utf8"
 )
 
 // secretPlace is where the configuration says that a secret is.
@@ -41,26 +42,26 @@ func (c *Config) SecretPlaces() (list []Credential) {
 	return list
 }
 
-// MissingSecrets lists, by line, each secret that is not where the configuration says;
-// env is os.LookupEnv. It neither keeps nor shows secrets.
-func (c *Config) MissingSecrets(env func(name string) (string, bool)) Errors {
+// MissingSecrets lists, by line, each secret that is not where the configuration says, or has
+// fewer characters than short; env is os.LookupEnv. It neither keeps nor shows secrets.
+func (c *Config) MissingSecrets(env func(name string) (string, bool), short int) Errors {
 	var list Errors
 	for _, place := range c.secrets {
-		if missing := place.missing(env); missing != "" {
+		if missing := place.missing(env, short); missing != "" {
 			list = append(list, Error{c.doc.file, place.node.Line(), fmt.Sprintf("%s: %s", place.of, missing)})
 		}
 	}
 	return sorted(list)
 }
 
-// missing says what is wrong with the place, and what to do; empty if the secret is
-// there.
-func (p secretPlace) missing(env func(string) (string, bool)) string {
+// missing says what is wrong with the place or its secret, and what to do; empty if nothing is.
+func (p secretPlace) missing(env func(string) (string, bool), short int) string {
 	if p.env != "" {
-		if value, _ := env(p.env); strings.TrimSpace(value) == "" {
+		value, _ := env(p.env)
+		if strings.TrimSpace(value) == "" {
 			return fmt.Sprintf("the environment has no %s; set it where the daemon and its commands run", VariableText(p.env))
 		}
-		return ""
+		return tooShort(value, short)
 	}
 	info, err := os.Stat(p.file) // do not read from a pipe: the daemon needs what it contains
 	var text []byte
@@ -80,5 +81,12 @@ func (p secretPlace) missing(env func(string) (string, bool)) string {
 	case strings.TrimSpace(string(text)) == "":
 		return p.file + " is empty; write the secret into it"
 	}
-	return ""
+	return tooShort(string(text), short)
+}
+
+func tooShort(secret string, short int) string {
+	if utf8.RuneCountInString(strings.TrimSpace(secret)) >= short {
+		return ""
+	}
+	return fmt.Sprintf("the secret has fewer than %d characters, so logs hide it only where it is a whole word; use a longer one", short)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/secret"
 	"github.com/quotactl/quotactl/internal/view"
 	"github.com/quotactl/quotactl/jobs"
 )
@@ -43,7 +44,7 @@ func (a *app) check(asJSON bool) error {
 	}
 	var warnings config.Errors
 	if cfg != nil { // it is TOML
-		warnings = append(cfg.Warnings(), cfg.MissingSecrets(a.env)...)
+		warnings = append(cfg.Warnings(), cfg.MissingSecrets(a.env, secret.Short)...)
 		slices.SortStableFunc(warnings, func(a, b config.Error) int { return a.Line - b.Line })
 	}
 	if asJSON {

@@ -65,7 +65,7 @@ func (a *app) doctor(ctx context.Context, asJSON bool) error {
 // the doctor was asked.
 func (a *app) secretFindings(cfg *config.Config) []driver.Finding {
 	var list []driver.Finding
-	missing := cfg.MissingSecrets(a.env)
+	missing := cfg.MissingSecrets(a.env, secret.Short)
 	for _, m := range missing {
 		says, advice, _ := strings.Cut(m.Message, "; ")
 		list = append(list, driver.Finding{Check: "secrets", Level: driver.Warning, Says: says, Advice: advice})

@@ -3,7 +3,6 @@ package secret
 import (
 	"cmp"
 	"iter"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -13,7 +12,8 @@ import (
 const minPart = 4
 
 // Hider makes a function that removes secrets from a command's lines: the secret of its
-// own credential, and others that it may have. A secret of several lines is removed line
+// own credential, and others that it may have. A secret below [Short] characters is removed
+// where it is a whole word. A secret of several lines is removed line
 // by line. If its own secret is too long to search for, no line is shown. Other secrets
 // that are too long are searched in pieces; otherwise no command would have a log.
 func Hider(own string, others ...string) func(string) string {
@@ -26,19 +26,31 @@ func Hider(own string, others ...string) func(string) string {
 			parts = slices.AppendSeq(parts, pieces(part))
 		}
 	}
-	slices.SortFunc(parts, func(a, b string) int { // longest first: a secret may contain another
-		return cmp.Or(cmp.Compare(len(b), len(a)), strings.Compare(a, b))
-	})
-	var matchers []*regexp.Regexp
+	slices.Sort(parts)
+	var all []matcher
 	for _, part := range slices.Compact(parts) {
-		matchers = append(matchers, secretMatcher(part))
+		all = append(all, matchers(part)...)
 	}
-	return func(text string) string {
-		for _, matcher := range matchers {
-			text = matcher.ReplaceAllLiteralString(text, redactedSecret)
+	return func(text string) string { return hide(text, all) }
+}
+
+// hide replaces what the matchers find in a text, each longest stretch of it once.
+func hide(text string, all []matcher) string {
+	var found [][2]int
+	for _, m := range all {
+		found = m.find(found, text)
+	}
+	slices.SortFunc(found, func(a, b [2]int) int { return cmp.Compare(a[0], b[0]) })
+	var hidden strings.Builder
+	end := 0
+	for _, at := range found {
+		if at[0] >= end { // else it overlaps the one before, whose mark is written
+			hidden.WriteString(text[end:at[0]])
+			hidden.WriteString(redactedSecret)
 		}
-		return text
+		end = max(end, at[1])
 	}
+	return hidden.String() + text[end:]
 }
 
 // secretLines are the lines of a secret that are searched for.

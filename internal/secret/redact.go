@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
+	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -32,14 +34,55 @@ func Redact(text, secret string) string {
 	if len(secret) > MaxSought {
 		return NotShown
 	}
-	return secretMatcher(secret).ReplaceAllLiteralString(text, redactedSecret)
+	return hide(text, matchers(secret))
 }
 
-// secretMatcher matches the secret even if each of its characters is itself or escaped as
-// in URLs, JSON or HTML, each in a different way, also in UTF-16; and if all of it is
-// written in hexadecimal or base64.
-func secretMatcher(secret string) *regexp.Regexp {
-	forms := encodedForms(secret)
+// Short is the length in characters below which a secret is removed only where it is a whole
+// word: it may be a part of many others.
+const Short = 8
+
+// matcher finds a secret in a text.
+type matcher struct {
+	*regexp.Regexp
+	word bool // as a whole word only
+}
+
+// find adds to a list where the secret is.
+func (m matcher) find(found [][2]int, text string) [][2]int {
+	for from := 0; ; {
+		at := m.FindStringIndex(text[from:])
+		if at == nil {
+			return found
+		}
+		start, end := from+at[0], from+at[1]
+		if from = end; !m.word || isWord(text, start, end) {
+			found = append(found, [2]int{start, end})
+			continue
+		}
+		_, size := utf8.DecodeRuneInString(text[start:])
+		from = start + size
+	}
+}
+
+// isWord reports whether a part of a text is no part of a longer word. The end of an escape,
+// such as of %3D, belongs to no word.
+func isWord(text string, start, end int) bool {
+	letter := func(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) }
+	before, _ := utf8.DecodeLastRuneInString(text[:start])
+	after, _ := utf8.DecodeRuneInString(text[end:])
+	return !letter(after) && (!letter(before) || escapeEnd().MatchString(text[max(0, start-longestEscape):start]))
+}
+
+const longestEscape = 16
+
+var escapeEnd = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?:%(?:25)*[0-9A-Fa-f]{2}|\\(?:[abfnrtv]|x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}))$`)
+})
+
+// matchers match the secret even if each of its characters is itself or escaped as in URLs,
+// JSON or HTML, each in a different way, also in UTF-16; and if all of it is written in
+// hexadecimal or base64.
+func matchers(secret string) []matcher {
 	var expression strings.Builder
 	for rest := secret; len(rest) > 0; {
 		_, size := utf8.DecodeRuneInString(rest)
@@ -49,10 +92,14 @@ func secretMatcher(secret string) *regexp.Regexp {
 		expression.WriteString(characterForm(rest[:size]))
 		rest = rest[size:]
 	}
-	forms = append(forms, expression.String())
-	matcher := regexp.MustCompile(strings.Join(forms, "|")) // every character is quoted
-	matcher.Longest()                                       // nothing of an escape is left behind
-	return matcher
+	all := []matcher{{regexp.MustCompile(expression.String()), utf8.RuneCountInString(secret) < Short}} // every character is quoted
+	if forms := encodedForms(secret); forms != nil {
+		all = append(all, matcher{regexp.MustCompile(strings.Join(forms, "|")), false})
+	}
+	for _, m := range all {
+		m.Longest() // nothing of an escape is left behind
+	}
+	return all
 }
 
 // characterForm matches a character in any of its forms.

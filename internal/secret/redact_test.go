@@ -85,6 +85,31 @@ func TestRedactKnowsBase64(t *testing.T) {
 	}
 }
 
+// A short secret is part of many words, and is removed where it is one itself; neither it nor
+// another secret shreds the marks of a third.
+func TestShortSecretsAreWords(t *testing.T) {
+	for _, test := range []struct {
+		secrets    []string
+		text, want string
+	}{
+		{[]string{"t"}, "connect: token t, 't' and t", "connect: token [secret], '[secret]' and [secret]"},
+		{[]string{"t", "c", "secret", "cret"}, "connection to a secret", "connection to a [secret]"},
+		{[]string{"t", "hunter2hunter2"}, "it is hunter2hunter2: t", "it is [secret]: [secret]"},
+		{[]string{"1234567"}, "at 12345678 1234567 x1234567 _1234567", "at 12345678 [secret] x1234567 _1234567"},
+		{[]string{"12345678"}, "at 123456789", "at [secret]9"},
+		{[]string{"abc"}, `?key=abc&x=1 key%3Dabc%26 "\nabc" \u003dabc.`, `?key=[secret]&x=1 key%3D[secret]%26 "\n[secret]" \u003d[secret].`},
+		{[]string{"é"}, "é éa caé (é)", "[secret] éa caé ([secret])"},
+		{[]string{"a a"}, "xa a a", "xa [secret]"},
+		{[]string{"abcdefgh", "efghijkl"}, "<abcdefghijkl>", "<[secret]>"},
+		{[]string{"abcdefgh", "cdefghij", "abcdefghijklmnop"}, "abcdefghijklmnop abcdefgh", "[secret] [secret]"},
+		{[]string{"[secret]x", "longlong"}, "longlongx [secret]x", "[secret]x [secret]"},
+	} {
+		check.Equal(t, Hider("", test.secrets...)(test.text), test.want, test.secrets)
+		check.Equal(t, Hider(test.secrets[0], test.secrets...)(test.text), test.want, test.secrets)
+	}
+	check.Equal(t, Redact("bcd abcde", "bcd"), "[secret] abcde")
+}
+
 // A secret that is too long to look for takes the text with it.
 func TestASecretTooLongToLookFor(t *testing.T) {
 	for _, test := range []struct {
@@ -151,7 +176,11 @@ func TestRedactLeavesNothing(t *testing.T) {
 		alphabet := []rune(`abcxyzuABCDEFXYU0123456789 !"#$%&'()*+,-./:;<=>?@[\]^_{|}~` + "`\té日😀")
 		secret := rapid.StringOfN(rapid.SampledFrom(alphabet), 1, 40, -1).Draw(t, "secret")
 		uniform := rapid.SampledFrom(append([]string{""}, names...)).Draw(t, "all as")
-		text := "ZZ"
+		before, after := "ZZ", "ZZ"
+		if utf8.RuneCountInString(secret) < Short { // only where it is a word
+			before, after = "Z§", "§Z"
+		}
+		text := before
 		for _, r := range secret {
 			name := uniform
 			if name == "" {
@@ -159,8 +188,8 @@ func TestRedactLeavesNothing(t *testing.T) {
 			}
 			text += encoders[name](r)
 		}
-		text += "ZZ"
-		must.Equal(t, Redact(text, secret), "ZZ[secret]ZZ", "secret", secret, "in", text)
+		text += after
+		must.Equal(t, Redact(text, secret), before+"[secret]"+after, "secret", secret, "in", text)
 	})
 }
 
@@ -171,7 +200,7 @@ func FuzzRedact(f *testing.F) {
 	f.Add("k", "kkk")
 	f.Fuzz(func(t *testing.T, secret, text string) {
 		got := Redact(text, secret)
-		if secret == "" || strings.ContainsAny(secret, "[]") || strings.Contains("secret", secret) || !utf8.ValidString(secret) {
+		if utf8.RuneCountInString(secret) < Short || strings.ContainsAny(secret, "[]") || strings.Contains("secret", secret) || !utf8.ValidString(secret) {
 			return // a placeholder may hold, or complete, such a secret
 		}
 		if strings.Contains(got, secret) {
