@@ -12,6 +12,7 @@ import (
 	"net/http/httputil"
 	"net/textproto"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,7 +21,7 @@ import (
 )
 
 // How much of a response is read, in bytes, and how many responses may follow each
-// other: those before the last are 100 Continue, a proxy's, and redirects.
+// other: see mayBeFollowed.
 const (
 	mostHeader    = 1 << 20
 	MaxBody       = 16 << 20
@@ -28,22 +29,24 @@ const (
 )
 
 var (
-	statusLine = lazily(`^HTTP/[0-9](?:\.[0-9])? ([1-5][0-9][0-9])(?: .*)?$`)
+	statusLine = lazily(`^HTTP/([0-9])(?:\.[0-9])? ([1-9][0-9][0-9])(?: (.*))?$`)
 	// anotherResponse is a status line followed by a header, the empty line or the end
-	// of the text: a body may well begin with a line about HTTP.
-	anotherResponse = lazily(`^HTTP/[0-9](?:\.[0-9])? [1-5][0-9][0-9](?: [^\r\n]*)?\r?\n(?:$|\r?\n|[!-9;-~]+:)`)
+	// of the text.
+	anotherResponse = lazily(`^HTTP/[0-9](?:\.[0-9])? [1-9][0-9][0-9](?: [^\r\n]*)?\r?\n(?:$|\r?\n|[!-9;-~]+:)`)
 
 	chunkLine = lazily(`^[0-9A-Fa-f]{1,8}[ \t]*(;[^\r\n]*)?\r\n`)
 )
 
 // Read reads a response as curl -i writes it: status line, header, an empty line, and the
-// body. If there are several responses, the last is the answer. curl removes chunks from
-// a body and, with --compressed, its compression, but leaves the headers that announce
-// them. Read also accepts a body that still has chunks. It cuts a body after [MaxBody]
-// bytes.
+// body. If there are several responses, the last is the answer. A body that begins as a
+// response does is still a body: another response can follow only one without content.
+// curl removes chunks from a body and, with --compressed, its compression, but leaves the
+// headers that announce them. Read also accepts a body that still has chunks. It cuts a
+// body after [MaxBody] bytes.
 func Read(in io.Reader) (*http.Response, error) {
 	bounded := &io.LimitedReader{R: in, N: mostHeader}
 	buffered := bufio.NewReader(bounded)
+	tunnel := false // the response before opened it: this one came through it
 	for range mostResponses {
 		resp, err := readResponseHeader(buffered)
 		switch {
@@ -52,7 +55,11 @@ func Read(in io.Reader) (*http.Response, error) {
 		case err != nil:
 			return nil, err
 		}
-		if start, _ := buffered.Peek(buffered.Size()); anotherResponse().Match(start) {
+		if status := resp.StatusCode; status < 200 && status != http.StatusSwitchingProtocols {
+			continue // the answer must follow (RFC 9110, 15.2)
+		}
+		tunnel = !tunnel && opensTunnel(resp)
+		if start, _ := buffered.Peek(buffered.Size()); (tunnel || mayBeFollowed(resp)) && anotherResponse().Match(start) {
 			continue
 		}
 		bounded.N = MaxBody
@@ -65,6 +72,33 @@ func Read(in io.Reader) (*http.Response, error) {
 	return nil, fmt.Errorf("it has more than %d responses", mostResponses)
 }
 
+// mayBeFollowed reports whether curl may have written another response right after a
+// response's header: this one has no content, or curl dropped its content and sent the
+// request again.
+func mayBeFollowed(resp *http.Response) bool {
+	switch status := resp.StatusCode; {
+	case status == http.StatusSwitchingProtocols, status == http.StatusNoContent, status == http.StatusNotModified:
+		return true
+	case status/100 == 3: // curl -L
+		return resp.Header.Get("Location") != ""
+	case status == http.StatusUnauthorized: // curl --anyauth, --digest
+		return resp.Header.Get("WWW-Authenticate") != ""
+	case status == http.StatusProxyAuthRequired:
+		return resp.Header.Get("Proxy-Authenticate") != ""
+	case status == http.StatusExpectationFailed: // sent again without Expect
+		return true
+	}
+	return resp.Header.Get("Content-Length") == "0"
+}
+
+// opensTunnel reports whether a response is a proxy's to CONNECT, which has no content (RFC
+// 9110, 9.3.6): its reason says so, or it is one of HTTP/1 and no field announces content.
+func opensTunnel(resp *http.Response) bool {
+	return resp.StatusCode/100 == 2 && (strings.HasSuffix(strings.ToLower(resp.Status), " established") ||
+		resp.ProtoMajor == 1 && !slices.ContainsFunc([]string{"Content-Type", "Content-Length", "Content-Encoding", "Transfer-Encoding", "Etag", "Last-Modified"},
+			func(name string) bool { return resp.Header.Get(name) != "" }))
+}
+
 // readResponseHeader reads one status line and header.
 func readResponseHeader(buffered *bufio.Reader) (*http.Response, error) {
 	reader := textproto.NewReader(buffered)
@@ -72,11 +106,12 @@ func readResponseHeader(buffered *bufio.Reader) (*http.Response, error) {
 	found := statusLine().FindStringSubmatch(line)
 	switch {
 	case errors.Is(err, io.EOF) || err == nil && found == nil:
-		return nil, errors.New("it does not begin with a status line, such as \"HTTP/1.1 200 OK\": write it with curl -i")
+		return nil, errors.New("it has no status line, such as \"HTTP/1.1 200 OK\", where a response begins: write it with curl -i")
 	case err != nil:
 		return nil, err
 	}
-	status, _ := strconv.Atoi(found[1]) // three digits
+	major, _ := strconv.Atoi(found[1]) // a digit
+	status, _ := strconv.Atoi(found[2])
 	header, err := reader.ReadMIMEHeader()
 	var malformed textproto.ProtocolError
 	switch {
@@ -87,7 +122,7 @@ func readResponseHeader(buffered *bufio.Reader) (*http.Response, error) {
 	case err != nil && !errors.Is(err, io.EOF): // at io.EOF only the empty line is missing
 		return nil, fmt.Errorf("read its header: %w", err)
 	}
-	return &http.Response{StatusCode: status, Header: http.Header(header)}, nil
+	return &http.Response{ProtoMajor: major, StatusCode: status, Status: strings.TrimSpace(found[3]), Header: http.Header(header)}, nil
 }
 
 // hasChunks reports whether a body begins with the length of a chunk.
