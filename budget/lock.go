@@ -34,9 +34,9 @@ func (u Until) micros() (at, after int64) {
 // maxWhy is how much of a lock's reason is kept, in bytes.
 const maxWhy = 200
 
-// LeastLockCap is the longest lock that an upstream's response can set where all windows
-// concerned are shorter.
-const LeastLockCap = time.Hour
+// leastLockCap is the longest lock that an upstream's response can set where all windows
+// concerned are shorter, and no LockOrder.Longest allows more.
+const leastLockCap = time.Hour
 
 // LockOrder says what to lock and until when.
 type LockOrder struct {
@@ -51,10 +51,11 @@ type LockOrder struct {
 	// not contain secrets.
 	Why string
 	// ByHand: a person locks. The lock then replaces an existing one. Otherwise an
-	// existing lock stays unchanged, and the new lock lasts at most as long as the
-	// longest window concerned, or LeastLockCap if that is longer, because a response
-	// may name any reset.
+	// existing lock is extended, or stays unchanged if it ends no earlier, and the lock is
+	// cut to Longest, because a response may name any reset.
 	ByHand bool
+	// Longest is how long the lock may last from now; 0: LongestLock.
+	Longest time.Duration
 }
 
 // Lock is a lock that holds.
@@ -65,6 +66,9 @@ type Lock struct {
 	Why   string
 	// Stood: it existed before and was left unchanged.
 	Stood bool
+	// Asked is the end that the order asked for, if the lock ends earlier: it was cut. Else
+	// it is zero.
+	Asked time.Time
 }
 
 // Lock closes the budget, or one of its limits, for everybody, until an instant. Calls
@@ -84,8 +88,12 @@ func (b *Budget) Lock(ctx context.Context, order LockOrder) (Lock, error) {
 		return fail(fmt.Errorf("%w: a span of %s: use 1µs to %s", ErrInvalid, u.After, limit.SpanText(time.Duration(driver.MaxLock)*time.Microsecond)))
 	}
 	l.Until, l.After = order.Until.micros()
-	if !order.ByHand {
-		l.Most = b.lockCap(order.Limit)
+	switch {
+	case order.ByHand:
+	case order.Longest > 0:
+		l.Most = min(order.Longest.Microseconds(), driver.MaxLock)
+	default:
+		l.Most = LongestLock(b.spec.Limits, order.Limit).Microseconds()
 	}
 	l.Now = b.now().UnixMicro()
 	done, err := apply(ctx, b, l)
@@ -95,7 +103,11 @@ func (b *Budget) Lock(ctx context.Context, order LockOrder) (Lock, error) {
 	if done.Until == 0 {
 		return fail(fmt.Errorf("%w: its end, %s, has passed", ErrInvalid, order.Until.At.UTC().Format(timeFormat)))
 	}
-	return Lock{Limit: order.Limit, Until: time.UnixMicro(done.Until).UTC(), Since: time.UnixMicro(done.Since).UTC(), Why: done.Why, Stood: done.Stood}, nil
+	lock := Lock{Limit: order.Limit, Until: time.UnixMicro(done.Until).UTC(), Since: time.UnixMicro(done.Since).UTC(), Why: done.Why, Stood: done.Stood}
+	if asked := max(l.Until, done.Now+l.After); asked > done.Until && !order.ByHand {
+		lock.Asked = time.UnixMicro(asked).UTC()
+	}
+	return lock, nil
 }
 
 // Unlock ends a lock; false if there was no lock.
@@ -179,16 +191,17 @@ func (b *Budget) lockName(limit string) string {
 	return b.spec.Name + " limit " + limit
 }
 
-// lockCap is the longest lock that feedback may set, in µs: the longest window
-// concerned, at least LeastLockCap.
-func (b *Budget) lockCap(name string) int64 {
-	most := LeastLockCap.Microseconds()
-	for _, l := range b.spec.Limits {
+// LongestLock is the longest lock that a response may set on one of these limits, or with
+// an empty name on the whole budget, unless its rule allows another length: the longest
+// window concerned, at least an hour.
+func LongestLock(limits []limit.Limit, name string) time.Duration {
+	most := leastLockCap.Microseconds()
+	for _, l := range limits {
 		if name == "" || l.Name == name || l.PerOperation && strings.HasPrefix(name, l.Name+":") {
 			most = max(most, l.Window.Longest(), l.Longest())
 		}
 	}
-	return min(most, driver.MaxLock)
+	return time.Duration(min(most, driver.MaxLock)) * time.Microsecond
 }
 
 // printable cuts text to maxWhy bytes and replaces all that is not printable ASCII.

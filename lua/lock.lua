@@ -23,10 +23,11 @@ else
   local till = args.till
   if till == 0 then till = later + args.after end
   till = math.min(till, later + args.most)
-  if old and (not args.force or till <= now) then
+  local kept = old and not args.force -- a lock that can only be extended
+  if old and till <= (kept and old.till or now) then
     stood = 1
   elseif till > now then
-    old = {name = name, till = till, since = now, why = ARGV[2]}
+    old = {name = name, till = till, since = kept and old.since or now, why = ARGV[2]}
     locks[name] = old
     holds.fenced(name)
     M.seq = M.seq + 1

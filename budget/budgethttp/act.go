@@ -80,7 +80,11 @@ func (x actor) free(t facts) error {
 // act compares what a response reports with the ledger's count, which has the request
 // unless it is released, and locks what the response refuses.
 func (x actor) act(t facts, released bool) error {
-	if x.cached {
+	switch {
+	case x.cached && t.refusal != nil:
+		v := Verdict{Rule: t.refusal.Name, Means: t.refusal.Means, Operation: x.operation, Cached: true}
+		return x.by.locked(x.status, v, nil)
+	case x.cached:
 		return nil
 	}
 	ctx, cancel := x.by.within()
@@ -113,7 +117,10 @@ func (x actor) lock(ctx context.Context, t facts) (Verdict, error) {
 	if rule.Means == feedback.Overloaded || x.countsApart(rule.Limit) {
 		return v, nil
 	}
-	order := budget.LockOrder{Limit: rule.Limit, Operation: x.operation, Until: t.reset.Until, Why: rule.Name + ": " + strconv.Itoa(x.status)}
+	order := budget.LockOrder{
+		Limit: rule.Limit, Operation: x.operation, Until: t.reset.Until, Longest: rule.Longest,
+		Why: rule.Name + ": " + strconv.Itoa(x.status),
+	}
 	switch {
 	case t.reset.passed:
 		order.Until = shortLock(rule)
@@ -127,7 +134,7 @@ func (x actor) lock(ctx context.Context, t facts) (Verdict, error) {
 	case err != nil:
 		return v, err
 	}
-	v.Limit, v.Until = lock.Limit, lock.Until
+	v.Limit, v.Until, v.Asked = lock.Limit, lock.Until, lock.Asked
 	return v, nil
 }
 

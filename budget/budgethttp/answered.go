@@ -146,10 +146,15 @@ func (a *attempt) locked(status int, verdict Verdict, err error) error {
 	switch {
 	case err != nil:
 		log.Warn("the upstream refused a request, and nothing was locked", "error", err)
+	case verdict.Cached:
+		log.Warn("a cached response is a refusal, and nothing was locked")
 	case verdict.Means == feedback.Overloaded:
 		log.Warn("the upstream is overloaded")
 	case verdict.Until.IsZero():
 		log.Warn("the upstream refused a request; nothing is locked, because its reset has passed or the limit does not count the request")
+	case !verdict.Asked.IsZero():
+		log.Warn("the upstream refused a request for longer than its rule locks; give the rule a longest",
+			"limit", verdict.Limit, "until", verdict.Until, "asked_until", verdict.Asked)
 	default:
 		log.Warn("the upstream refused a request", "limit", verdict.Limit, "until", verdict.Until)
 	}

@@ -17,7 +17,8 @@ type Outcome struct {
 	// Units is the final cost; 0 if Released.
 	Units    int64
 	Released bool
-	// Refused is what the upstream meant by its refusal; nil: no rule fits.
+	// Refused is what the upstream meant by its refusal; nil: no rule fits, or the
+	// response comes from a cache.
 	Refused *Verdict
 	// Drifts is spending that the upstream reports and no charge explains.
 	Drifts []budget.Drift
@@ -32,8 +33,9 @@ type Outcome struct {
 // its transfer coding removed; its content encodings must be those that the header names.
 //
 // Applying a response twice has the same effect as once, so apply it again after an
-// error. The error is the store's or the body's; ErrConflict if the reservation was
-// finished in another way; ErrExpired if the store no longer has it.
+// error; only a lock for a span, such as Retry-After: 60, counts from the last time. The
+// error is the store's or the body's; ErrConflict if the reservation was finished in
+// another way; ErrExpired if the store no longer has it.
 func Apply(ctx context.Context, b *budget.Budget, charged budget.Receipt, resp *http.Response) (Outcome, error) {
 	return apply(ctx, b, charged, resp, false)
 }
@@ -130,7 +132,9 @@ func (a *applying) compared(_ *feedback.Report, drift budget.Drift, err error) e
 
 // locked implements actsFor.
 func (a *applying) locked(_ int, v Verdict, err error) error {
-	a.done.Refused = &v
+	if !v.Cached {
+		a.done.Refused = &v
+	}
 	return err
 }
 

@@ -201,14 +201,14 @@ func TestApply(t *testing.T) {
 	})
 }
 
-// Taken in again, a response changes nothing more, and a further refusal does not
-// extend the lock.
+// Taken in again, a response settles and compares nothing more. A lock for a span counts from
+// when it is taken in.
 func TestApplyAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, upstream(t))
 		first, second := reserve(t, b, "get"), reserve(t, b, "get")
-		until := time.Now().Add(5 * time.Minute).UTC()
 		for i, receipt := range []budget.Receipt{first, first, second} {
+			until := time.Now().Add(5 * time.Minute).UTC()
 			got, err := given{403, "", []string{"Retry-After", "300", "X-Left", "700"}}.apply(t, b, receipt)
 			if err != nil || got.Refused == nil || !got.Refused.Until.Equal(until) || len(got.Drifts) > 0 != (i == 0) {
 				t.Errorf("time %d: %+v, error %v; want a lock until %s, and drift once", i, got, err, until)

@@ -76,6 +76,8 @@ func TestRefusalsLock(t *testing.T) {
 		"by hand, no span":       {feedback.Refusal{Means: feedback.Throttled}, said{status: 429}, "", time.Minute, false},
 		"exhausted, no calendar": {feedback.Refusal{Means: feedback.Exhausted, Limit: "hourly", Lock: 2 * time.Minute}, said{status: 403}, "hourly", 2 * time.Minute, false},
 		"overloaded":             {feedback.Refusal{Means: feedback.Overloaded, Reset: epoch}, said{status: 503, header: map[string]string{"Retry-After": "7"}}, "", 0, false},
+		"a status above 599":     {feedback.Refusal{Means: feedback.Throttled, Lock: 5 * time.Second, Condition: feedback.Condition{Status: []int{999}}}, said{status: 999}, "", 5 * time.Second, false},
+		"from a cache":           {feedback.Refusal{Means: feedback.Exhausted, Reset: epoch}, said{status: 403, header: map[string]string{"Retry-After": "30", "Age": "7"}}, "", 0, false},
 		"free":                   {feedback.Refusal{Means: feedback.Overloaded, Free: true}, said{status: 503}, "", 0, true},
 		"in the body": {feedback.Refusal{Means: feedback.Throttled, Lock: 5 * time.Second, Condition: feedback.Condition{JSON: map[string][]string{"errors.#.type": {"RATE_LIMITED"}}}},
 			said{status: 400, body: `{"errors":[{"type":"RATE_LIMITED"}]}`}, "", 5 * time.Second, false},
@@ -104,7 +106,7 @@ func TestRefusalsLock(t *testing.T) {
 				}
 				readAll(t, resp, c.said.body)
 				_ = resp.Body.Close()
-				verdict := budgethttp.Verdict{Rule: "rule", Means: c.rule.Means, Operation: "read", Limit: c.limit}
+				verdict := budgethttp.Verdict{Rule: "rule", Means: c.rule.Means, Operation: "read", Limit: c.limit, Cached: c.said.header["Age"] != ""}
 				stand := locks(t, b)
 				if c.after == 0 {
 					check.Equal(t, len(stand), 0, "locked", stand)
@@ -148,44 +150,6 @@ func TestARefusalAcrossAResetLocksNothing(t *testing.T) {
 		resp, _ := get(t, client, "http://upstream") //nolint:bodyclose // get closes it
 		if told, ok := budgethttp.VerdictOf(resp); !ok || !told.Until.IsZero() || len(locks(t, b)) != 0 {
 			t.Errorf("%+v, locked %+v", told, locks(t, b))
-		}
-	})
-}
-
-// A second refusal leaves the lock of the first unchanged.
-func TestRefusalsDoNotExtendALock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		base := serve(t, func(w http.ResponseWriter, r *http.Request) {
-			<-release
-			if r.URL.Query().Get("late") != "" {
-				time.Sleep(time.Minute)
-			}
-			w.Header().Set("Retry-After", "300")
-			w.WriteHeader(429)
-		})
-		b := open(t, budget.Spec{
-			Costs: map[string]budget.Cost{"read": {Units: 5}},
-			Feedback: feedback.Rules{Refusals: []feedback.Refusal{{
-				Name: "rule", Means: feedback.Throttled, Reset: []feedback.Source{{Header: "Retry-After", As: feedback.AsRetryAfter}},
-			}}},
-		})
-		client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "read"})}
-		start := time.Now()
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			resp, _ := get(t, client, "http://upstream/?late=1") //nolint:bodyclose // get closes it
-			if told, ok := budgethttp.VerdictOf(resp); !ok || !told.Until.Equal(start.Add(5*time.Minute)) {
-				t.Errorf("told %+v", told)
-			}
-		}()
-		synctest.Wait()
-		close(release)
-		read(t, client, "http://upstream")
-		<-done
-		if stand := locks(t, b); len(stand) != 1 || !stand[0].Until.Equal(start.Add(5*time.Minute)) {
-			t.Errorf("%+v", stand)
 		}
 	})
 }

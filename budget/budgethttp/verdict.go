@@ -20,6 +20,11 @@ type Verdict struct {
 	Limit string
 	// Until is the end of the lock; zero means that nothing was locked.
 	Until time.Time
+	// Asked is the end that the response or the rule asks for, if the lock was cut to what
+	// the rule's Longest allows; else zero.
+	Asked time.Time
+	// Cached: the response comes from a cache, so nothing was locked, whatever it means.
+	Cached bool
 }
 
 // VerdictOf returns the Verdict on a response that came through a Transport, and false if

@@ -4,23 +4,25 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/jsonpath"
 	"github.com/quotactl/quotactl/internal/suggest"
 )
 
-// How long a refusal may lock if no reset is stated or computed.
+// How long a refusal may lock, and how long it locks if no reset is stated or computed.
 const (
 	minLock     = time.Second
 	maxLock     = 31 * 24 * time.Hour
 	defaultLock = time.Minute
 )
 
-// The statuses that a response may have.
+// The statuses that a response may have: HTTP defines none above 599, but some upstreams
+// send them.
 const (
 	minStatus = 100
-	maxStatus = 599
+	maxStatus = 999
 )
 
 // readMode reads mode; true for "observe".
@@ -64,7 +66,7 @@ func (f *feedbackReader) readRefusal(node Node) feedback.Refusal {
 		node.List() // adds the error
 		return r
 	}
-	t := node.Table("means", "status", "header", "json", "text", "operations", "limit", "reset", "lock", "free")
+	t := node.Table("means", "status", "header", "json", "text", "operations", "limit", "reset", "lock", "longest", "free")
 	means, ok := t["means"].OneOf(string(feedback.Exhausted), string(feedback.Throttled), string(feedback.Overloaded))
 	if r.Means = feedback.Meaning(means); !t["means"].Exists() {
 		node.Fail("refusal %s does not say what it means: write means = %s", r.Name, quoteList([]string{string(feedback.Exhausted), string(feedback.Throttled), string(feedback.Overloaded)}))
@@ -80,18 +82,36 @@ func (f *feedbackReader) readRefusal(node Node) feedback.Refusal {
 	if lock, isSpan := t["lock"].Duration(minLock, maxLock); isSpan {
 		r.Lock = lock
 	}
+	r.Longest, _ = t["longest"].Duration(defaultLock, maxLock)
 	if ok && r.Means == feedback.Overloaded {
 		r.Lock = 0
-		for _, key := range []string{"limit", "reset", "lock"} {
+		for _, key := range []string{"limit", "reset", "lock", "longest"} {
 			if t[key].Exists() {
 				t[key].Fail("%s is for exhausted and throttled only: means = %q locks nothing; take it out", key, feedback.Overloaded)
 			}
 		}
 	}
+	f.checkCut(t, &r)
 	if r.Means == feedback.Exhausted && !t["reset"].Exists() && !t["lock"].Exists() && t["limit"].Exists() == (r.Limit != "") && !f.isCalendar(r.Limit) {
 		node.Warn("refusal %s states no reset and names no limit with a calendar: it locks for %s at a time; write reset, limit or lock", r.Name, limit.SpanText(defaultLock))
 	}
 	return r
+}
+
+// checkCut refuses a lock that is longer than its rule may lock.
+func (f *feedbackReader) checkCut(t map[string]Node, r *feedback.Refusal) {
+	longest := r.Longest
+	switch {
+	case longest > 0:
+	case t["longest"].Exists() || len(f.upstream.Limits) < len(f.names):
+		return // it could not be read, or a limit could not
+	default:
+		longest = budget.LongestLock(f.upstream.Limits, r.Limit)
+	}
+	if r.Lock <= longest {
+		return
+	}
+	t["lock"].Fail("refusal %s locks for at most %s, so lock = %q would be cut: write longest = %q", r.Name, limit.SpanText(longest), limit.SpanText(r.Lock), limit.SpanText(r.Lock))
 }
 
 // readReport reads one rule and adds its errors to the list.

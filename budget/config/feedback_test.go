@@ -45,7 +45,7 @@ func TestParseConfigReadsFeedback(t *testing.T) {
 				Condition: feedback.Condition{Status: []int{429}, Header: map[string][]string{"ratelimit": {"*"}}},
 				Reset:     []feedback.Source{{Header: "RateLimit", As: feedback.AsRateLimit, Item: "burst"}},
 			},
-			{Name: "long", Means: feedback.Exhausted, Condition: feedback.Condition{Status: []int{402}}, Lock: 744 * time.Hour},
+			{Name: "long", Means: feedback.Exhausted, Condition: feedback.Condition{Status: []int{402}}, Lock: 744 * time.Hour, Longest: 744 * time.Hour},
 			{Name: "down", Means: feedback.Overloaded, Condition: feedback.Condition{Status: []int{502, 503, 504}, Text: []string{"unicorn", "timeout"}}},
 		},
 		Reports: []feedback.Report{

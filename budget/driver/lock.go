@@ -24,8 +24,9 @@ func IsFence(name string) bool { return strings.HasPrefix(name, fencePrefix) }
 // MaxLock is the longest lock, in µs.
 const MaxLock int64 = 366 * 24 * 3_600_000_000
 
-// Lock closes a budget, or one limit of it, until an instant. An existing lock stays
-// unchanged, unless Force is set and the new end lies ahead. The answer is [Locked].
+// Lock closes a budget, or one limit of it, until an instant. An existing lock is extended
+// if the new end is later, and replaced if Force is set and the new end lies ahead; else it
+// stays unchanged. The answer is [Locked].
 type Lock struct {
 	Budget string
 	Now    int64  // the caller's wall clock in µs, a witness
@@ -44,9 +45,9 @@ type Lock struct {
 type Locked struct {
 	Now   int64 // the earlier clock
 	Until int64 // µs
-	Since int64 // µs
+	Since int64 // µs; an extended lock keeps it
 	Why   string
-	Stood bool // it existed before
+	Stood bool // it existed before, and is unchanged
 }
 
 // Unlock ends a lock. The answer is [Unlocked].

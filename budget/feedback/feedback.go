@@ -62,6 +62,9 @@ type Refusal struct {
 	Free bool
 	// Lock is how long to lock if the response names no reset and none can be computed.
 	Lock time.Duration
+	// Longest is how long the rule may lock, whatever the response says; 0: as long as the
+	// longest window that it locks, at least an hour.
+	Longest time.Duration
 }
 
 // Report is an [upstream.NAME.report.RULE] table: where responses say what is

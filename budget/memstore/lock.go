@@ -26,13 +26,16 @@ func (s *Store) lock(ctx context.Context, r driver.Lock) (driver.Locked, error) 
 	until = min(until, when.later+r.Most)
 	old, stood := l.locks[r.Limit]
 	stood = stood && old.until > when.now
-	switch {
-	case stood && !r.Force:
+	switch keeps := stood && !r.Force; {
 	case until <= when.now && !stood:
 		return driver.Locked{Now: when.clock}, nil
-	case until <= when.now: // forced, but its end has passed: the existing lock stays
+	case until <= when.now, keeps && until <= old.until: // the existing lock stays
 	default:
-		old, stood = lock{until, when.now, r.Why}, false
+		since := when.now
+		if keeps {
+			since = old.since
+		}
+		old, stood = lock{until, since, r.Why}, false
 		l.locks[r.Limit] = old
 		l.living(when.now)
 		l.changes++

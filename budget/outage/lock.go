@@ -74,7 +74,7 @@ func (s *Store) lockAlone(r driver.Lock) (driver.Locked, error) {
 	}
 	until = min(until, r.Now+r.Most)
 	s.memory.refresh(r.Budget)
-	if left, t := s.memory.refusedFor(r.Budget, r.Limit); left > 0 && t.Locked {
+	if left, t := s.memory.refusedFor(r.Budget, r.Limit); left > 0 && t.Locked && until <= r.Now+left {
 		return driver.Locked{Now: r.Now, Until: r.Now + left, Why: t.Why, Stood: true}, nil
 	}
 	if until <= r.Now {

@@ -84,11 +84,20 @@ func TestLockWhileAway(t *testing.T) {
 	w.charged(sibling, "first", budget.SourceAllowance) // it has read what there was
 	first := w.lock(b, "", "rule: 403")
 	w.locked(sibling, "list", "", "rule: 403")
-	if second := w.lock(sibling, "", "rule: 429"); !second.Stood || second.Why != "rule: 403" || second.Until.After(first.Until.Add(time.Second)) {
+	again := func(span time.Duration) budget.Lock {
+		order := budget.LockOrder{Until: budget.Until{After: span}, Why: "rule: 429", Longest: 72 * time.Hour}
+		return must.Get(sibling.Lock(context.Background(), order))(t)
+	}
+	if second := again(30 * time.Minute); !second.Stood || second.Why != "rule: 403" || second.Until.After(first.Until.Add(time.Second)) {
 		t.Fatalf("locked again: %+v, first %+v", second, first)
 	}
 	w.locked(b, "list", "", "rule: 403")
 	w.locked(sibling, "list", "", "rule: 403")
+	if longer := again(22 * time.Hour); longer.Stood || longer.Until.Before(first.Until.Add(20*time.Hour)) {
+		t.Fatalf("extended: %+v, first %+v", longer, first)
+	}
+	w.locked(b, "list", "", "rule: 429")
+	w.locked(sibling, "list", "", "rule: 429")
 	w.charged(other, "elsewhere", budget.SourceAllowance)
 	if !strings.Contains(w.log.String(), "locked on this host alone") {
 		t.Fatalf("the log says\n%s", w.log.String())

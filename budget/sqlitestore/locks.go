@@ -74,8 +74,12 @@ func (l *ledger) lock(r driver.Lock, when moment) (driver.Locked, error) {
 	until = min(until, when.later+r.Most)
 	k := l.locks[r.Limit]
 	stood := k.stands(when.now)
-	if until > when.now && (!stood || r.Force) {
-		k, stood = lock{until: until, since: when.now, why: r.Why}, false
+	if until > when.now && (!stood || r.Force || until > k.until) {
+		since := when.now
+		if stood && !r.Force {
+			since = k.since
+		}
+		k, stood = lock{until: until, since: since, why: r.Why}, false
 		if err := l.putLock(r.Limit, k, when.now); err != nil {
 			return driver.Locked{}, err
 		}

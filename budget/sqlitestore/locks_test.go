@@ -29,8 +29,12 @@ func TestLockOfOtherProcesses(t *testing.T) {
 	end := noon + minute
 	other.lock("", end, false)
 	b.refused(item("c", 1), end)
-	if got := b.lock("", end+minute, false); !got.Stood || got.Until != end {
+	if got := b.lock("", end-1, false); !got.Stood || got.Until != end {
 		t.Fatalf("%+v, want the other's lock, as it was", got)
+	}
+	end += minute
+	if got := b.lock("", end, false); got.Stood || got.Until != end {
+		t.Fatalf("%+v, want the other's lock extended", got)
 	}
 	other.close()
 	b.refused(item("c", 1), end)

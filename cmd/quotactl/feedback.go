@@ -28,8 +28,9 @@ reservation with what the call cost, or releases it if the upstream does not
 count it.
 
 The response is what curl -i writes. Reporting it again, as after exit code 69,
-changes nothing more. Exit code 75: the upstream said that the quota is spent.
-Standard error and the JSON name values that cannot be read.
+changes nothing more, but a lock for a span of time counts from then. Exit code
+75: the upstream said that the quota is spent. Standard error and the JSON name
+values that cannot be read, and a lock that was cut: the answer says to what.
 
 If the store no longer has the reservation, a refusal still locks, and a warning
 says that the call's cost is not recorded ("held" is false in the JSON). Any
@@ -99,6 +100,10 @@ func (a *app) feedback(ctx context.Context, name string, f feedbackFlags, stdin 
 	for _, u := range done.Unread {
 		a.logger().Warn("part of the response could not be read", "budget", name, "operation", u.Operation, "id", f.call.ID,
 			"what", string(u.What), "rule", u.Rule, "place", cmp.Or(u.Place, "body"), "why", u.Why)
+	}
+	if v := done.Refused; v != nil && !v.Asked.IsZero() {
+		a.logger().Warn("the upstream refused a request for longer than its rule locks; give the rule a longest",
+			"budget", name, "operation", f.call.Operation, "id", f.call.ID, "rule", v.Rule, "limit", v.Limit, "until", v.Until, "asked_until", v.Asked)
 	}
 	if !held {
 		a.logger().Warn("the store no longer has the reservation, so the cost of the call is not recorded; if the store has not lost data, check --id",

@@ -25,6 +25,7 @@ type verdict struct {
 	Means string  `json:"means"`
 	Limit Text    `json:"limit"` // null: the whole budget is locked, or nothing is
 	Until Instant `json:"locked_until"`
+	Asked Instant `json:"asked_until"` // null: the lock was not cut
 }
 
 type drift struct {
@@ -47,7 +48,7 @@ func NewFeedback(name string, call budget.Call, keep, held bool, status int, don
 		Units: done.Units, Kept: keep, Released: done.Released, Drift: []drift{}, Unread: []unread{},
 	}
 	if v := done.Refused; v != nil {
-		answer.Refused = &verdict{Rule: v.Rule, Means: string(v.Means), Limit: Text(v.Limit), Until: Instant(v.Until)}
+		answer.Refused = &verdict{Rule: v.Rule, Means: string(v.Means), Limit: Text(v.Limit), Until: Instant(v.Until), Asked: Instant(v.Asked)}
 	}
 	for _, d := range done.Drifts {
 		answer.Drift = append(answer.Drift, drift{Limit: d.Limit, Added: d.Added, Total: d.Total, Until: Instant(d.Until)})

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -79,16 +80,26 @@ func testLock(t *testing.T, w *world) {
 	}
 }
 
-// A lock in force is never extended or shortened, except by force. It ends by hand or at
-// its maximum, and never before now.
+// A lock in force is extended by one that ends later, and never shortened, except by force.
+// It ends by hand or at its maximum, and never before now.
 func testLockStands(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 100, time.Hour)}
 	w.granted(item("a", "op", 10))
 	first := w.lock(driver.Lock{Until: w.now + minute, Why: "one"})
 	w.now += 10 * second
-	again := w.lock(driver.Lock{Until: w.now + hour, Why: "two"})
-	if want := (driver.Locked{Now: w.now, Until: first.Until, Since: first.Since, Why: "one", Stood: true}); again != want {
-		t.Fatalf("locked again: %+v, want %+v", again, want)
+	stands := driver.Locked{Now: w.now, Until: first.Until, Since: first.Since, Why: "one", Stood: true}
+	for _, shorter := range []driver.Lock{{Until: first.Until - 1}, {Until: first.Until}, {After: second}, {Until: w.now + hour, Most: 50 * second}, {Until: w.now - 1}} {
+		must.Equal(t, w.lock(shorter), stands, "locked again by", shorter)
+	}
+	for _, longer := range []driver.Lock{{Until: first.Until + 1}, {After: 51 * second}, {Until: w.now + hour, Most: 52 * second}, {After: 1000 * hour, Most: 72 * hour}, {Until: w.now + 80*hour}} {
+		longer.Why = fmt.Sprint("longer: ", longer.Until, longer.After)
+		end := max(longer.Until, w.now+longer.After)
+		if longer.Most > 0 {
+			end = min(end, w.now+longer.Most)
+		}
+		must.Equal(t, w.lock(longer), driver.Locked{Now: w.now, Until: end, Since: first.Since, Why: longer.Why}, "extended by", longer)
+		w.wantLocks(driver.LockView{Until: end, Since: first.Since, Why: longer.Why})
+		w.refused(item("b", "op", 1), -1, end)
 	}
 	force := w.lock(driver.Lock{After: second, Why: "by hand", Force: true})
 	if want := (driver.Locked{Now: w.now, Until: w.now + second, Since: w.now, Why: "by hand"}); force != want {

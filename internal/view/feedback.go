@@ -25,6 +25,9 @@ func Feedback(on screen.Screen, f answer.Feedback) string {
 		said := on.Table("THE UPSTREAM SAYS", "BY RULE", "LOCKED")
 		said.Add(v.Means, v.Rule, Locked(on, string(v.Limit), time.Time(v.Until)))
 		out += "\n" + said.String()
+		if !time.Time(v.Asked).IsZero() {
+			out += on.Wrap("", "The lock was cut: it was asked for until "+on.Time(time.Time(v.Asked))+". Give refusal "+v.Rule+" a longest in costs.toml to lock that long.")
+		}
 	}
 	if len(f.Drift) > 0 {
 		drift := on.Table("LIMIT", ">NOT CHARGED BY US", ">IN ALL", "UNTIL")
