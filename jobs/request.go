@@ -55,21 +55,19 @@ func (f *fetchRun) get(ctx context.Context, token string) (*page, *ending) {
 	}
 	defer func() { _ = response.Body.Close() }() // the body was read
 	body, err := io.ReadAll(io.LimitReader(response.Body, f.run.maxBody+1))
-	refusal := ""
-	if response.StatusCode != http.StatusOK {
-		refusal = fmt.Sprintf("page %d: the upstream answered %d %s%s", number, response.StatusCode, http.StatusText(response.StatusCode), f.run.secrets.excerpt(body, err == nil, secret))
+	refusal := func() error {
+		status := strings.TrimSpace(fmt.Sprint(response.StatusCode, " ", http.StatusText(response.StatusCode)))
+		return fmt.Errorf("page %d: the upstream answered %s%s", number, status, f.run.secrets.excerpt(body, err == nil, secret))
 	}
-	if verdict, ok := budgethttp.VerdictOf(response); ok && err == nil {
-		if end := f.upstreamRefuses(number, verdict, refusal); end != nil {
-			return nil, end
-		}
-	}
+	verdict, refused := budgethttp.VerdictOf(response)
 	switch {
+	case refused && err == nil:
+		return nil, f.upstreamRefuses(response, verdict, refusal())
 	case response.StatusCode == http.StatusNotModified && conditional:
 		f.run.log.Debug("page unchanged", "page", number)
 		return before.unchanged(response.Header), nil
 	case response.StatusCode != http.StatusOK:
-		end := failed(fmt.Sprintf("status %d", response.StatusCode), errors.New(refusal))
+		end := failed(fmt.Sprintf("status %d", response.StatusCode), refusal())
 		end.retry, end.wait = passes(response.StatusCode), budgethttp.RetryAfter(response.Header)
 		if response.StatusCode == http.StatusTooManyRequests && end.wait > 0 {
 			f.throttled(end)
@@ -90,20 +88,17 @@ func (f *fetchRun) get(ctx context.Context, token string) (*page, *ending) {
 	return got, nil
 }
 
-// upstreamRefuses is the ending of a page that the upstream refused because of its quota;
-// nil if the verdict means something else.
-func (f *fetchRun) upstreamRefuses(page int, v budgethttp.Verdict, refusal string) *ending {
-	if refusal == "" { // GraphQL refuses with 200
-		refusal = fmt.Sprintf("page %d: the upstream refused it", page)
+// upstreamRefuses is the ending of a page whose response a rule calls a refusal, whatever
+// its status: GraphQL refuses with 200.
+func (f *fetchRun) upstreamRefuses(response *http.Response, v budgethttp.Verdict, refusal error) *ending {
+	end := failed(fmt.Sprintf("status %d", response.StatusCode), fmt.Errorf("%w (%s by rule %s)", refusal, v.Means, v.Rule))
+	if v.Means == feedback.Overloaded {
+		end.retry, end.wait = true, budgethttp.RetryAfter(response.Header)
+		return end
 	}
-	if v.Means != feedback.Exhausted && v.Means != feedback.Throttled {
-		return nil
-	}
-	wait := time.Until(v.Until)
-	return &ending{
-		outcome: Exhausted, reason: ReasonUpstream, err: fmt.Errorf("%s (%s by rule %s)", refusal, v.Means, v.Rule),
-		again: !v.Until.IsZero() && wait <= f.run.job.MaxWait, wait: wait,
-	}
+	end.outcome, end.reason, end.wait = Exhausted, ReasonUpstream, time.Until(v.Until)
+	end.again = !v.Until.IsZero() && end.wait <= f.run.job.MaxWait
+	return end
 }
 
 // throttled turns a failed page into a throttled one. No refusal rule matches, but status

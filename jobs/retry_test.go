@@ -57,7 +57,7 @@ var resets = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(h
 // A failure that may pass by itself is tried again after waits that double, each try charged.
 func TestAFailedPageIsTriedAgain(t *testing.T) {
 	for name, answer := range map[string]http.Handler{
-		"500": answering(500, "", ""), "502": answering(502, "", "<html>"), "503": answering(503, "Retry-After: 1", ""), "504": answering(504, "", ""),
+		"500": answering(500, "", ""), "502": answering(502, "", "<html>"), "503": answering(503, "Retry-After: 1", ""), "504": answering(504, "", ""), "600": answering(600, "", ""), "999": answering(999, "", "<html>"),
 		"408": answering(408, "", ""), "429": answering(429, "", ""), "429 for nothing": answering(429, "Retry-After: 0", ""), "425": answering(425, "", ""), "no answer": resets,
 		"a body that ends early": answering(200, "", `{"items":[1,`), "none": answering(200, "", ""),
 	} {

@@ -21,6 +21,58 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
+// A response that a rule calls a refusal is no page, whatever its status and whatever the
+// rule means: an overloaded upstream is asked again, anything else ends the run.
+func TestARefusalIsNoPage(t *testing.T) {
+	const rules = `
+[upstream.youtube.refusal.busy]
+means = "overloaded"
+json  = { "code" = "BUSY" }
+[upstream.youtube.refusal.slow]
+means = "throttled"
+json  = { "code" = "SLOW" }
+lock  = "10s"
+[upstream.youtube.refusal.spent]
+means = "exhausted"
+json  = { "code" = "SPENT" }
+`
+	for name, test := range map[string]struct {
+		upstream *flaky
+		outcome  Outcome
+		reason   string
+		calls    int
+	}{
+		"overloaded, then a page":  {fails(2, answering(200, "", `{"code":"BUSY"}`)), Succeeded, "", 3},
+		"overloaded, which lasts":  {fails(9, answering(200, "", `{"code":"BUSY"}`)), Failed, "status 200", 4},
+		"overloaded for long":      {fails(1, answering(200, "Retry-After: 31", `{"code":"BUSY"}`)), Failed, "status 200", 1},
+		"overloaded with 403":      {fails(1, answering(403, "", `{"code":"BUSY"}`)), Succeeded, "", 2},
+		"overloaded with 429":      {fails(9, answering(429, "Retry-After: 1", `{"code":"BUSY"}`)), Failed, "status 429", 4},
+		"overloaded with 999":      {fails(1, answering(999, "", `{"code":"BUSY"}`)), Succeeded, "", 2},
+		"overloaded, of a cache":   {fails(1, answering(200, "Age: 7", `{"code":"BUSY"}`)), Succeeded, "", 2},
+		"throttled, then a page":   {fails(2, answering(200, "", `{"code":"SLOW"}`)), Succeeded, "", 3},
+		"throttled, which lasts":   {fails(9, answering(200, "", `{"code":"SLOW"}`)), Exhausted, ReasonUpstream, 4},
+		"throttled, of a cache":    {fails(1, answering(200, "Age: 7", `{"code":"SLOW"}`)), Exhausted, ReasonUpstream, 1},
+		"exhausted":                {fails(1, answering(200, "", `{"code":"SPENT"}`)), Exhausted, ReasonUpstream, 1},
+		"exhausted, of a cache":    {fails(1, answering(200, "Age: 7", `{"code":"SPENT"}`)), Exhausted, ReasonUpstream, 1},
+		"overloaded, with an ETag": {fails(1, answering(200, `ETag: "1"`, `{"code":"BUSY"}`)), Succeeded, "", 2},
+		"a page":                   {fails(0, nil), Succeeded, "", 1},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			w := retried(t, test.upstream, setup{job: "retries = 3", more: rules})
+			run := w.once().Runs[0]
+			if run.Outcome != test.outcome || run.Reason != test.reason || run.Calls != test.calls {
+				t.Fatalf("run %+v, want %s %s after %d calls", run, test.outcome, test.reason, test.calls)
+			}
+			if run.Outcome != Succeeded {
+				check.Equal(t, len(w.files()), 0, "files, of no page")
+				return
+			}
+			kept := readFile(t, run.Output)
+			check.Equal(t, kept, "{}\n", "output")
+		})
+	}
+}
+
 // tells are rules for what the upstream says about its quota.
 const tells = `
 [upstream.youtube.refusal.spent]
