@@ -152,7 +152,7 @@ func TestCount(t *testing.T) {
 // Every outcome has a shape that the page has a symbol for, and a level.
 func TestOutcomes(t *testing.T) {
 	for o, want := range map[jobs.Outcome]string{
-		jobs.Succeeded: "succeeded good", jobs.Exhausted: "exhausted low", jobs.Failed: "failed out", jobs.TimedOut: "failed out", jobs.Drained: "exhausted low", jobs.Skipped: "skipped quiet", jobs.Missed: "missed out", jobs.Lost: "missed out",
+		jobs.Succeeded: "succeeded good", jobs.Exhausted: "exhausted low", jobs.Failed: "failed out", jobs.TimedOut: "failed out", jobs.Drained: "drained low", jobs.Skipped: "skipped quiet", jobs.Missed: "missed out", jobs.Lost: "missed out",
 	} {
 		check.Equal(t, shapeOf(o)+" "+outcomeLevel(o), want, o)
 	}

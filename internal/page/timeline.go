@@ -36,11 +36,11 @@ type scale struct {
 const slots = 16
 
 // The shapes of marks, as the symbols of the page are called: the more urgent come first.
-var shapes = []string{"failed", "missed", "exhausted", "cut", "skipped", "unknown", "fits", "succeeded"}
+var shapes = []string{"failed", "missed", "exhausted", "cut", "drained", "skipped", "unknown", "fits", "succeeded"}
 
 // legendOfMarks names the shapes.
 var legendOfMarks = []choice{
-	{Value: "succeeded", Name: "succeeded"}, {Value: "exhausted", Name: "exhausted"}, {Value: "failed", Name: "failed"}, {Value: "missed", Name: "missed or lost"}, {Value: "skipped", Name: "skipped"},
+	{Value: "succeeded", Name: "succeeded"}, {Value: "exhausted", Name: "exhausted"}, {Value: "failed", Name: "failed"}, {Value: "missed", Name: "missed or lost"}, {Value: "drained", Name: "drained"}, {Value: "skipped", Name: "skipped"},
 	{Value: "fits", Name: "will fit"}, {Value: "cut", Name: "will lack units"}, {Value: "unknown", Name: "not known"},
 }
 
@@ -55,8 +55,10 @@ func shapeOf(o jobs.Outcome) string {
 	switch o {
 	case jobs.Succeeded:
 		return "succeeded"
-	case jobs.Exhausted, jobs.Drained:
+	case jobs.Exhausted:
 		return "exhausted"
+	case jobs.Drained:
+		return "drained"
 	case jobs.Skipped:
 		return "skipped"
 	case jobs.Missed, jobs.Lost:
