@@ -18,8 +18,11 @@ type Status struct {
 	Budget string
 	// At is the store's clock.
 	At time.Time
+	// Observe: the budget's upstream is in observe mode, so that also a lock refuses nothing.
+	Observe bool
 	// Remaining is the least that any limit has left which counts units, covers every
-	// operation and is not in observe mode; nil if the budget has no such limit.
+	// operation and is not in observe mode; nil if the budget has no such limit. It may be
+	// another limit than [Status.Tightest].
 	Remaining *int64
 	Limits    []LimitStatus
 	// Locks are the locks that hold, in the order of their limits' names; the lock of the
@@ -43,21 +46,6 @@ func (s Status) LockOf(limit string) (Lock, bool) {
 		}
 	}
 	return Lock{}, false
-}
-
-// Tightest is the limit that has the least left of those that count units, cover every
-// operation and are not in observe mode, of several the greatest; nil if there is none.
-func (s Status) Tightest() (tightest *LimitStatus) {
-	for i := range s.Limits {
-		l := &s.Limits[i]
-		if l.Counts == limit.CountCalls || !l.CoversAll() || l.Observe {
-			continue
-		}
-		if tightest == nil || l.Remaining < tightest.Remaining || l.Remaining == tightest.Remaining && l.Limit.Limit > tightest.Limit.Limit {
-			tightest = l
-		}
-	}
-	return tightest
 }
 
 // LimitStatus is what one limit has used and left, in what it counts.
@@ -162,8 +150,7 @@ func (b *Budget) look(ctx context.Context) (Status, driver.View, error) {
 		return Status{}, view, fmt.Errorf("status of %s: %w", b.spec.Name, err)
 	}
 	limits = view.Plans.Of(limits)
-	status := Status{Budget: b.spec.Name, At: time.UnixMicro(view.Now).UTC()}
-	status.Holds = len(view.Holds)
+	status := Status{Budget: b.spec.Name, At: time.UnixMicro(view.Now).UTC(), Observe: b.spec.Observe, Holds: len(view.Holds)}
 	status.OtherShares = others(view.Tables, b.table.Digest)
 	if view.Recovering > 0 {
 		status.Recovering = time.UnixMicro(view.Recovering).UTC()
@@ -190,10 +177,9 @@ func (b *Budget) look(ctx context.Context) (Status, driver.View, error) {
 			ls.NextReturn = time.UnixMicro(seen.NextAt).UTC()
 		}
 		status.Limits = append(status.Limits, ls)
-	}
-	if tightest := status.Tightest(); tightest != nil {
-		left := tightest.Remaining
-		status.Remaining = &left
+		if whole := l.Counts != limit.CountCalls && l.CoversAll() && !l.Observe; whole && (status.Remaining == nil || ls.Remaining < *status.Remaining) {
+			status.Remaining = &ls.Remaining
+		}
 	}
 	for _, l := range view.Locks {
 		if driver.IsFence(l.Limit) {

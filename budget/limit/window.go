@@ -97,6 +97,12 @@ func (w Window) Key() string {
 	return "r:" + formatInt(w.Length)
 }
 
+// Brief reports whether the window is full again so soon that it says little of what a budget
+// has left: a bucket, open reservations, or a window below a minute.
+func (w Window) Brief() bool {
+	return w.Kind == Bucket || w.Kind == Concurrent || w.Kind == Rolling && w.Length < time.Minute.Microseconds()
+}
+
 // Longest is an upper bound in µs of how long a charge counts after its finish;
 // 0 for a bucket: see [Limit.Longest].
 func (w Window) Longest() int64 {

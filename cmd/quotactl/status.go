@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,6 +17,7 @@ import (
 	"github.com/quotactl/quotactl/internal/jobview"
 	"github.com/quotactl/quotactl/internal/look"
 	"github.com/quotactl/quotactl/internal/screen"
+	"github.com/quotactl/quotactl/internal/suggest"
 	"github.com/quotactl/quotactl/internal/view"
 )
 
@@ -22,6 +25,8 @@ import (
 type statusFlags struct {
 	failUnder string
 	least     answer.Threshold // failUnder, read
+	limit     string           // the only one to show; empty: all
+	operation string           // whose limits to show; empty: all
 	judge     bool             // by it
 	all       bool             // every limit and note, also on a terminal
 	json      bool
@@ -39,16 +44,22 @@ func newStatusCommand(a *app) *cobra.Command {
 		Long: `Show what is used and left in each limit, when more returns, and the last and
 next pass of each job. This spends nothing.
 
+Beside a budget's name is what is left of its tightest limit: of those that cover
+an operation charged within their window, the one with the smallest part left, in
+units or calls. A locked limit has nothing left. Buckets, open calls and windows
+below a minute are the tightest only while they are locked, or if there is no
+other limit. --limit and --operation show and judge only some limits.
+
 --fail-under is for scripts: exit code 75, and a line on standard error for each
-budget that has less left. What is left is the number beside the budget's name,
-the least that a limit has left which counts units and covers every operation; a
-percentage is that of this limit. A locked budget has nothing left.
+budget that has less left of its tightest limit, in what that counts or in per
+cent of it.
 
 --server asks a daemon that runs with --listen. It needs neither a configuration
 nor the store's password: with the daemon's read token, a colleague may look and
 not spend.`,
 		Example: `  quotactl status
   quotactl status --fail-under 10% >/dev/null
+  quotactl status github/user1 --operation rest.read
   quotactl status --watch
   quotactl status youtube/key1 --json
   quotactl status --server https://jobs.internal:8443 --token-env READ_TOKEN`,
@@ -81,7 +92,9 @@ not spend.`,
 	a.sandboxFlag(cmd)
 	f.add(cmd)
 	verboseFlag(cmd, &f.all)
-	cmd.Flags().StringVar(&f.failUnder, "fail-under", "", "exit with 75 if less than `LEAST` is left: units, or a percentage of the limit")
+	cmd.Flags().StringVar(&f.failUnder, "fail-under", "", "exit with 75 if less than `LEAST` is left: units or calls, or a percentage of the limit")
+	cmd.Flags().StringVar(&f.limit, "limit", "", "only the limit of this `NAME`")
+	cmd.Flags().StringVar(&f.operation, "operation", "", "only the limits that cover the operation of this `NAME`")
 	cmd.Flags().StringVar(&f.server, "server", "", "ask the daemon at `URL`, as https://HOST:PORT, instead of the store")
 	cmd.Flags().StringVar(&f.tokenEnv, "token-env", "", "with --server, the token is in this environment `VARIABLE`")
 	cmd.Flags().StringVar(&f.tokenFile, "token-file", "", "with --server, the token is in this `FILE`")
@@ -97,6 +110,10 @@ func (a *app) status(ctx context.Context, names []string, f statusFlags) (err er
 		return err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
+	if f.limit != "" || f.operation != "" {
+		whole := read
+		read = func(ctx context.Context) (look.Overview, any, error) { return only(ctx, whole, f) }
+	}
 	if f.watch {
 		return a.watch(ctx, f.watchFlags, f.json, func(ctx context.Context) (watched, error) {
 			seen, asJSON, err := read(ctx)
@@ -161,10 +178,57 @@ func (a *app) overviews(ctx context.Context, names []string, f statusFlags) (rea
 	if len(names) == 0 {
 		names = reader.Budgets()
 	}
+	if f.operation != "" {
+		if names, err = pricing(cfg, names, f.operation); err != nil {
+			return nil, nil, errors.Join(err, store.Close())
+		}
+	}
 	return func(ctx context.Context) (look.Overview, any, error) {
 		seen, err := reader.Overview(ctx, names)
 		return seen, seen.JSON(), err
 	}, store.Close, nil
+}
+
+// pricing are the budgets at which an operation has a price.
+func pricing(cfg *config.Config, names []string, operation string) (list []string, err error) {
+	var known []string
+	for _, name := range names {
+		spec, err := cfg.Spec(name)
+		if err != nil {
+			return nil, err
+		}
+		if _, priced := spec.Costs[operation]; priced || spec.Unknown.Allowed {
+			list = append(list, name)
+		}
+		known = slices.AppendSeq(known, maps.Keys(spec.Costs))
+	}
+	if len(list) == 0 {
+		return nil, usage("--operation %s: it has no price at %s%s", operation, strings.Join(names, ", "), suggest.DidYouMean(operation, known))
+	}
+	return list, nil
+}
+
+// only is an overview of the limits that the flags ask for, and of the jobs that spend them.
+func only(ctx context.Context, read func(context.Context) (look.Overview, any, error), f statusFlags) (look.Overview, any, error) {
+	seen, _, err := read(ctx)
+	if err != nil {
+		return seen, nil, err
+	}
+	var known []string
+	for _, b := range seen.Budgets {
+		for _, l := range b.Limits {
+			known = append(known, l.Name)
+		}
+	}
+	seen.Only(f.limit, f.operation)
+	if len(seen.Budgets) > 0 {
+		return seen, seen.JSON(), nil
+	}
+	asked := strings.TrimSpace(fmt.Sprintf("--limit %s", f.limit))
+	if f.limit == "" {
+		asked = "--operation " + f.operation
+	}
+	return seen, nil, usage("%s: none of the limits is asked for; they are %s%s", asked, strings.Join(slices.Compact(slices.Sorted(slices.Values(known))), ", "), suggest.DidYouMean(f.limit, known))
 }
 
 // tokenOf is the token for a daemon that is asked; empty: it needs none.
@@ -250,7 +314,7 @@ func onOneScreen(on screen.Screen, o look.Overview, all bool) string {
 // statusLines are what a watch tells a pipe of.
 func statusLines(o look.Overview) (list []watchedLine) {
 	for _, b := range o.Budgets {
-		list = append(list, watchedLine{b.Budget, view.Left(b)})
+		list = append(list, watchedLine{b.Budget, view.Left(screen.Pipe(), b)})
 	}
 	for _, job := range o.Jobs {
 		list = append(list, watchedLine{"job " + job.Name, jobview.Brief(job)})

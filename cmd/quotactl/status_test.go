@@ -62,7 +62,7 @@ func everything(t *testing.T) look.Overview {
 }
 
 func TestStatusTable(t *testing.T) {
-	const want = `shop/main: 0 units left
+	const want = `shop/main: 0 of 900 units left in limit daily
   limit calls: 1.5 calls an hour since 2026-10-25 06:00:00Z; at this rate empty
   at 2026-10-25 16:00:00Z, resets at 2026-10-25 23:00:00Z
 LIMIT  KIND          COUNTS  USED  LIMIT  LEFT  OVER  NEXT RETURN
@@ -97,6 +97,12 @@ func TestStatusJSON(t *testing.T) {
     {
       "budget": "shop/main",
       "remaining": 0,
+      "tightest": {
+        "limit": "daily",
+        "part_left": 0,
+        "left": 0,
+        "locked_until": null
+      },
       "locked_until": null,
       "limits": [
         {

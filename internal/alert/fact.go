@@ -47,7 +47,7 @@ func longest(limits []limit.Limit, at int64) (until int64) {
 	calendar := false
 	for _, l := range limits {
 		end, anew, ok := period(l.Window, at)
-		if ok && (anew && !calendar || anew == calendar && end > until) {
+		if ok && !l.Window.Brief() && (anew && !calendar || anew == calendar && end > until) {
 			until, calendar = end, anew
 		}
 	}
@@ -62,13 +62,10 @@ func longest(limits []limit.Limit, at int64) (until int64) {
 func ofBudget(s budget.Status, used []int64) (list []fact) {
 	at := s.At.UnixMicro()
 	var limits []limit.Limit
-	whole := false // a limit covers every operation
 	for _, l := range s.Limits {
 		limits = append(limits, l.Limit)
-		_, _, counts := period(l.Window, at)
-		whole = whole || counts && l.CoversAll() && !l.Observe
 	}
-	overall := longest(limits, at)
+	overall, tightest := longest(limits, at), s.Tightest()
 	lost := !s.Recovering.IsZero()
 	for _, l := range s.Limits {
 		until, anew, counts := period(l.Window, at)
@@ -84,11 +81,15 @@ func ofBudget(s budget.Status, used []int64) (list []fact) {
 		drift.begin = fmt.Sprintf("%s reports %d more than was charged in limit %s of %s: something that does not ask quotactl spends it", s.Budget, l.Drift, l.Name, s.Budget)
 		drift.end = fmt.Sprintf("limit %s of %s counts nothing any more that no charge explains", l.Name, s.Budget)
 		list = append(list, drift, lockFact(s, l.Name, about(kindLocked)))
+		if isTightest := tightest.Refuses() && l.Name == tightest.Name; isTightest || !l.Observe {
+			f := about(kindExhausted)
+			if f.anew = anew; l.Window.Brief() {
+				f.until, f.anew = overall, false
+			}
+			list = append(list, exhaustedFact(s, l, f, isTightest))
+		}
 		if !counts {
 			continue
-		}
-		if l.CoversAll() && !l.Observe || !whole && !l.Observe {
-			list = append(list, exhaustedFact(s, l, about(kindExhausted), anew))
 		}
 		for _, percent := range used {
 			f := about(usedKind(percent))
@@ -109,10 +110,16 @@ func ofBudget(s budget.Status, used []int64) (list []fact) {
 	})
 }
 
-func exhaustedFact(s budget.Status, l budget.LimitStatus, f fact, anew bool) fact {
-	f.anew, f.on, f.off = anew, l.Remaining == 0, l.Remaining > 0
+// exhaustedFact is whether a limit says that a budget has nothing left: it begins while that is the
+// tightest limit, and ends when something of it is left.
+func exhaustedFact(s budget.Status, l budget.LimitStatus, f fact, tightest bool) fact {
+	alone := s.Only(l.Name, "").Tightest()
+	f.on, f.off = tightest && alone.Empty(), !alone.Empty()
 	f.begin = fmt.Sprintf("%s is exhausted: 0 of %d are left of limit %s", s.Budget, l.Limit.Limit, l.Name)
-	if !l.NextReturn.IsZero() {
+	switch {
+	case alone.Lock != nil:
+		f.lock, f.begin = l.Remaining > 0, s.Budget+" is exhausted: "+lockedText("it", *alone.Lock)
+	case !l.NextReturn.IsZero():
 		f.begin += fmt.Sprintf("; the next %d return at %s", l.NextAmount, instant(l.NextReturn))
 	}
 	f.end = fmt.Sprintf("%s has units again: %d of %d are left of limit %s", s.Budget, l.Remaining, l.Limit.Limit, l.Name)
@@ -127,14 +134,22 @@ func lockFact(s budget.Status, name string, f fact) fact {
 	}
 	lock, locked := s.LockOf(name)
 	f.on, f.off = locked, !locked
-	if locked {
-		f.begin = fmt.Sprintf("%s is locked until %s", what, instant(lock.Until))
-		if lock.Why != "" {
-			f.begin += ": " + lock.Why
-		}
-	}
+	lock.Limit = ""
+	f.begin = lockedText(what, lock)
 	f.end = what + " is no longer locked"
 	return f
+}
+
+// lockedText is until when a limit, or what a lock of the whole budget closes, is locked, and by what.
+func lockedText(whole string, l budget.Lock) string {
+	if l.Limit != "" {
+		whole = "limit " + l.Limit
+	}
+	text := fmt.Sprintf("%s is locked until %s", whole, instant(l.Until))
+	if l.Why != "" {
+		text += ": " + l.Why
+	}
+	return text
 }
 
 func instant(t time.Time) string { return t.UTC().Format(time.RFC3339) }

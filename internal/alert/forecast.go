@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/jobs"
 )
@@ -97,12 +98,12 @@ func tells(a config.Alert, kind string) bool {
 
 // Forecast is a pass that, by the plan, will be cut or not start.
 type Forecast struct {
-	Job, Budget, Limit string    // no limit: it lacked units before the plan
-	At                 time.Time // when it is cut
-	Short              int64     // the units it still needs then, less what is left
-	NotStarted         bool      // no region of it will start
-	Fails              bool      // it asks for more than a limit ever allows
-	Locked             bool      // by a lock of the budget or of a limit
+	Job, Budget, Limit string       // no limit: it lacked units before the plan
+	At                 time.Time    // when it is cut
+	Short              int64        // the units it still needs then, less what is left
+	NotStarted         bool         // no region of it will start
+	Fails              bool         // it asks for more than a limit ever allows
+	Lock               *budget.Lock // that refuses it; nil: none does
 }
 
 // text says what will become of the pass.
@@ -118,8 +119,8 @@ func (f Forecast) text() string {
 		what = "fail"
 	}
 	text := fmt.Sprintf("%s will %s at %s", f.Job, what, instant(f.At))
-	if f.Locked {
-		return text + ": locked"
+	if f.Lock != nil {
+		return text + ": " + lockedText(f.Budget, *f.Lock)
 	}
 	return text + fmt.Sprintf(" by limit %s, %d units short", f.Limit, f.Short)
 }
@@ -136,7 +137,7 @@ func ofForecast(list []Forecast, all []*jobs.Job, made int64, until func(budget 
 			}
 			f.on, f.off = true, false
 			f.begin = one.text()
-			if !one.Locked {
+			if one.Lock == nil {
 				f.by = one.Limit
 			}
 		}

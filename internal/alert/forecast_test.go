@@ -102,8 +102,11 @@ func TestForecastTexts(t *testing.T) {
 	at := time.Date(2026, 12, 1, 9, 0, 0, 0, time.UTC)
 	for want, f := range map[string]Forecast{
 		"pull will be cut at 2026-12-01T09:00:00Z by limit daily, 7 units short": {Job: "pull", Limit: "daily", At: at, Short: 7},
-		"pull will not start at 2026-12-01T09:00:00Z: locked":                    {Job: "pull", Limit: "lock", At: at, NotStarted: true, Locked: true},
-		"pull has lacked units already and will not be complete":                 {Job: "pull", At: at},
+		"pull will not start at 2026-12-01T09:00:00Z: shop/main is locked until 2026-12-01T10:00:00Z: closed": {
+			Job: "pull", Budget: "shop/main", Limit: "lock", At: at, NotStarted: true, Lock: &budget.Lock{Until: at.Add(time.Hour), Why: "closed"},
+		},
+		"pull will be cut at 2026-12-01T09:00:00Z: limit core is locked until 2026-12-01T10:00:00Z": {Job: "pull", Limit: "lock", At: at, Lock: &budget.Lock{Limit: "core", Until: at.Add(time.Hour)}},
+		"pull has lacked units already and will not be complete":                                    {Job: "pull", At: at},
 	} {
 		check.Equal(t, f.text(), want, "text")
 	}

@@ -194,6 +194,9 @@ func concern(a config.Alert, now Now, s sight, since int64) (list []fact) {
 		}
 	}
 	for _, f := range facts {
+		if f.lock && kinds[kindLocked] {
+			continue
+		}
 		if kinds[f.Kind] && a.Has(f.Budget, f.Job, func() []string { return jobsOf(now.Jobs, f.Budget) }) {
 			list = append(list, f)
 		}

@@ -28,6 +28,8 @@ type fact struct {
 	anew  bool
 	// by is the limit that causes a situation of a job; it may be another one each time.
 	by string
+	// lock: only a lock makes it so. An alert that tells of locks tells nothing else of it.
+	lock bool
 	// begin and end are the texts of both phases.
 	begin, end string
 	// still: the fact is of the newest record, which still is what is known at this instant (µs);

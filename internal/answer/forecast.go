@@ -1,8 +1,10 @@
 package answer
 
 import (
+	"slices"
 	"time"
 
+	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/internal/plan"
 )
 
@@ -111,23 +113,20 @@ func (f *Forecast) Budget(name string) *BudgetForecast {
 // Known reports whether it is known of a job of the budget what it needs.
 func (b *BudgetForecast) Known() bool { return b.known }
 
-// least is the tightest limit: the one that is closest to empty.
-func least(limits []plan.LimitPlan) (found *PlanLeast) {
-	smallest := 0.0
-	for i := range limits {
-		l := &limits[i]
-		if l.Observe || l.Limit.Limit == 0 {
-			continue
-		}
-		part := float64(l.Least) / float64(l.Limit.Limit)
-		if found != nil && part >= smallest {
-			continue
-		}
-		smallest = part
-		found = &PlanLeast{Limit: l.Name, Remaining: l.Least, At: Instant(l.LeastAt)}
-		if l.Least == 0 {
-			found.EmptyAt = Instant(l.LeastAt)
-		}
+// least is the tightest limit, each taken when the least of it is left.
+func least(limits []plan.LimitPlan) *PlanLeast {
+	var then budget.Status
+	for _, l := range limits {
+		then.Limits = append(then.Limits, budget.LimitStatus{Limit: l.Limit, Used: max(l.UsedNow, l.Limit.Limit-l.Least), Remaining: l.Least})
+	}
+	tightest := then.Tightest()
+	if !tightest.Refuses() {
+		return nil
+	}
+	at := slices.IndexFunc(limits, func(l plan.LimitPlan) bool { return l.Name == tightest.Name })
+	found := &PlanLeast{Limit: tightest.Name, Remaining: tightest.Remaining, At: Instant(limits[at].LeastAt)}
+	if found.Remaining == 0 {
+		found.EmptyAt = found.At
 	}
 	return found
 }

@@ -1,9 +1,11 @@
 package answer
 
 import (
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/plan"
 )
@@ -27,8 +29,9 @@ type Plan struct {
 }
 
 type planBudget struct {
-	Budget string      `json:"budget"`
-	Limits []PlanLimit `json:"limits"`
+	Budget string        `json:"budget"`
+	Limits []PlanLimit   `json:"limits"`
+	Now    budget.Status `json:"-"` // what its locks and limits are now
 }
 
 // PlanLimit is what happens to a limit.
@@ -80,6 +83,7 @@ type PlanFirstCut struct {
 	Limit   Text         `json:"limit"` // "lock": the budget or a limit is locked; null: it was refused before the plan began
 	Short   int64        `json:"short"` // what the pass still needed less what was left
 	Outcome plan.Outcome `json:"outcome"`
+	Lock    *WhyLock     `json:"lock,omitempty"` // left out unless limit is "lock"
 }
 
 // PlanAdvice is a change that makes more passes complete.
@@ -101,9 +105,17 @@ func NewPlan(q *plan.Question, p, high *plan.Plan, advice *plan.Advice, advised 
 		answer.High, answer.high = Text(planVerdict(high)), high.FirstCut("")
 	}
 	for _, b := range p.Budgets {
-		one := planBudget{b.Name, []PlanLimit{}}
+		one := planBudget{b.Name, []PlanLimit{}, budget.Status{Budget: b.Name, At: p.From}}
 		for i := range b.Limits {
-			one.Limits = append(one.Limits, newPlanLimit(&b.Limits[i]))
+			l := &b.Limits[i]
+			one.Limits = append(one.Limits, newPlanLimit(l))
+			one.Now.Limits = append(one.Now.Limits, budget.LimitStatus{Limit: l.Limit, Used: l.UsedNow, Remaining: l.Limit.Remaining(l.UsedNow)})
+		}
+		if at := slices.IndexFunc(q.Budgets, func(asked plan.Budget) bool { return asked.Name == b.Name }); at >= 0 {
+			one.Now.Observe = q.Budgets[at].Observe
+			for _, lock := range q.Budgets[at].Locks {
+				one.Now.Locks = append(one.Now.Locks, plan.LockOf(lock))
+			}
 		}
 		answer.Budgets = append(answer.Budgets, one)
 	}
@@ -145,7 +157,12 @@ func newFirstCut(p *plan.Pass) *PlanFirstCut {
 	if p == nil {
 		return nil
 	}
-	return &PlanFirstCut{p.Job, Instant(p.Tick), Instant(p.At), Text(p.Limit), p.Short, p.Outcome}
+	cut := &PlanFirstCut{Job: p.Job, Tick: Instant(p.Tick), At: Instant(p.At), Limit: Text(p.Limit), Short: p.Short, Outcome: p.Outcome}
+	if p.Lock != nil {
+		lock := newWhyLock(*p.Lock)
+		cut.Lock = &lock
+	}
+	return cut
 }
 
 // Short reports whether a pass will be cut or not started.

@@ -108,7 +108,7 @@ func (o Overview) Ahead() *Forecast {
 
 // status is the budget as it was read at an instant.
 func (b Budget) status(at time.Time) (budget.Status, error) {
-	s := budget.Status{Budget: b.Budget, At: at, Remaining: b.Remaining}
+	s := budget.Status{Budget: b.Budget, At: at, Observe: b.Mode == budget.ModeObserve, Remaining: b.Remaining}
 	lock := func(limit string, until, since *Instant, why string) {
 		if until != nil {
 			s.Locks = append(s.Locks, budget.Lock{Limit: limit, Until: time.Time(*until), Since: optional(since), Why: why})

@@ -16,11 +16,16 @@ type Status struct {
 // Budget is one budget in the answer of status.
 type Budget struct {
 	Budget string `json:"budget"`
+	// Mode is observe if the upstream's is: then also a lock refuses nothing. It is left out
+	// otherwise.
+	Mode string `json:"mode,omitempty"`
 	// Remaining is null when no enforced limit that counts units covers every operation.
-	Remaining   *int64   `json:"remaining"`
-	LockedUntil *Instant `json:"locked_until"`
-	LockedSince *Instant `json:"locked_since,omitempty"`
-	LockedWhy   string   `json:"locked_why,omitempty"`
+	Remaining *int64 `json:"remaining"`
+	// Tightest is the limit that says what the budget has left; null: it refuses nothing.
+	Tightest    *Tightest `json:"tightest"`
+	LockedUntil *Instant  `json:"locked_until"`
+	LockedSince *Instant  `json:"locked_since,omitempty"`
+	LockedWhy   string    `json:"locked_why,omitempty"`
 	// RecoveringUntil: until then, after the store lost data, each host may spend only
 	// its own part of the headroom. Otherwise left out.
 	RecoveringUntil *Instant `json:"recovering_until,omitempty"`
@@ -30,6 +35,15 @@ type Budget struct {
 	Limits      []Limit       `json:"limits"`
 	// Plan is what the jobs' plan says; left out if there is none.
 	Plan *BudgetForecast `json:"plan,omitempty"`
+}
+
+// Tightest is the limit with the smallest part left.
+type Tightest struct {
+	Limit    string  `json:"limit"`
+	PartLeft float64 `json:"part_left"` // 0 to 1
+	// Left is what no share has to itself, in what the limit counts; 0 while it is locked.
+	Left        int64    `json:"left"`
+	LockedUntil *Instant `json:"locked_until"` // by a lock of the limit or of the budget
 }
 
 // OtherShares is a host that divides the limits otherwise.
@@ -135,6 +149,15 @@ type NextReturn struct {
 // NewBudget makes the answer for one budget, which was rated.
 func NewBudget(status budget.Status) Budget {
 	out := Budget{Budget: status.Budget, Remaining: status.Remaining, Limits: []Limit{}}
+	if status.Observe {
+		out.Mode = budget.ModeObserve
+	}
+	if t := status.Tightest(); t.Refuses() {
+		out.Tightest = &Tightest{Limit: t.Name, PartLeft: t.Part(), Left: t.Left}
+		if t.Lock != nil {
+			out.Tightest.LockedUntil, _, _ = lockMembers(*t.Lock)
+		}
+	}
 	if lock, locked := status.LockOf(""); locked {
 		out.LockedUntil, out.LockedSince, out.LockedWhy = lockMembers(lock)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// Threshold is what must be left of a budget, in units or in per cent of its tightest limit.
+// Threshold is what must be left of a budget's tightest limit, in what that counts or in per cent.
 // The zero value is under nothing.
 type Threshold struct {
 	text    string
@@ -28,11 +28,7 @@ func ParseThreshold(text string) (Threshold, error) {
 		if err != nil {
 			return Threshold{}, fmt.Errorf("%w: use units such as 500, or a part of the limit such as 10%%", err)
 		}
-		what := " units"
-		if units == 1 {
-			what = " unit"
-		}
-		return Threshold{text: text + what, units: units}, nil
+		return Threshold{text: text, units: units}, nil
 	}
 	percent, ok := limit.ParseDecimal(number)
 	if !ok || percent.Sign() < 0 || percent.Cmp(big.NewRat(100, 1)) > 0 {
@@ -41,25 +37,37 @@ func ParseThreshold(text string) (Threshold, error) {
 	return Threshold{text: text, percent: percent}, nil
 }
 
-// ErrNoTightest: no limit of a budget refuses calls, counts units and covers every operation.
-var ErrNoTightest = errors.New("it has no enforced limit that counts units and covers every operation")
+// ErrNoTightest: no limit of a budget refuses calls.
+var ErrNoTightest = errors.New("no limit of it refuses calls")
 
-// Under says that less is left of a budget than the threshold; empty: it is not. It judges by
-// the limit that has the least left of those that refuse calls, count units and cover every
-// operation. Where all calls are refused by a lock, nothing is left. The error is
-// ErrNoTightest.
+// Under says that less is left of a budget's tightest limit than the threshold; empty: it is
+// not. The error is ErrNoTightest.
 func (t Threshold) Under(s budget.Status) (string, error) {
 	tightest := s.Tightest()
-	lock, locked := closed(s)
 	switch {
-	case locked && t.under(0, 1):
-		return fmt.Sprintf("%s has nothing left, under %s: %s", s.Budget, t.text, lock), nil
-	case tightest == nil && !locked:
+	case !tightest.Refuses():
 		return "", ErrNoTightest
-	case !locked && t.under(tightest.Remaining, tightest.Limit.Limit):
-		return fmt.Sprintf("%s has %d of %d units left in limit %s, under %s", s.Budget, tightest.Remaining, tightest.Limit.Limit, tightest.Name, t.text), nil
+	case !t.under(tightest.Left, tightest.Limit.Limit):
+		return "", nil
+	case tightest.Lock == nil:
+		return fmt.Sprintf("%s has %d of %d %s left in limit %s, under %s", s.Budget, tightest.Left, tightest.Limit.Limit, tightest.Counts, tightest.Name, t.of(tightest.Counts)), nil
 	}
-	return "", nil
+	what := "it"
+	if tightest.Lock.Limit != "" {
+		what = "limit " + tightest.Lock.Limit
+	}
+	return fmt.Sprintf("%s has nothing left, under %s: %s is locked until %s", s.Budget, t.of(tightest.Counts), what, tightest.Lock.Until.UTC().Format(time.RFC3339)), nil
+}
+
+// of is the threshold in words, for a limit that counts so.
+func (t Threshold) of(what limit.Counts) string {
+	switch {
+	case t.percent != nil:
+		return t.text
+	case t.units == 1:
+		return t.text + " " + strings.TrimSuffix(string(what), "s")
+	}
+	return t.text + " " + string(what)
 }
 
 func (t Threshold) under(left, of int64) bool {
@@ -68,20 +76,4 @@ func (t Threshold) under(left, of int64) bool {
 	}
 	part := new(big.Rat).Mul(big.NewRat(left, 1), big.NewRat(100, 1))
 	return part.Cmp(new(big.Rat).Mul(t.percent, big.NewRat(of, 1))) < 0
-}
-
-// closed says which lock refuses all calls of a budget.
-func closed(s budget.Status) (text string, locked bool) {
-	until := func(what string, l budget.Lock) string {
-		return what + " is locked until " + l.Until.UTC().Format(time.RFC3339)
-	}
-	if lock, locked := s.LockOf(""); locked {
-		return until("it", lock), true
-	}
-	for _, l := range s.Limits {
-		if lock, locked := s.LockOf(l.Name); locked && l.CoversAll() && !l.Observe && l.Window.Kind != limit.Concurrent {
-			return until("limit "+l.Name, lock), true
-		}
-	}
-	return "", false
 }

@@ -1,6 +1,8 @@
 package answer
 
 import (
+	"time"
+
 	"github.com/quotactl/quotactl/budget"
 )
 
@@ -121,7 +123,7 @@ func NewWhy(w budget.Why) Why {
 		out.Limits = append(out.Limits, newWhyLimit(shown.Limits[i], l))
 	}
 	for _, l := range w.Locks {
-		out.Locks = append(out.Locks, WhyLock{Text(l.Limit), Instant(l.Until), Instant(l.Since), l.Why})
+		out.Locks = append(out.Locks, newWhyLock(l))
 	}
 	return out
 }
@@ -142,6 +144,15 @@ func newWhyLimit(shown Limit, l budget.WhyLimit) WhyLimit {
 		out.Returns = append(out.Returns, NextReturn{Instant(r.At), r.Amount})
 	}
 	return out
+}
+
+func newWhyLock(l budget.Lock) WhyLock {
+	return WhyLock{Text(l.Limit), Instant(l.Until), Instant(l.Since), l.Why}
+}
+
+// Lock is the lock as a status has it.
+func (l WhyLock) Lock() budget.Lock {
+	return budget.Lock{Limit: string(l.Limit), Until: time.Time(l.Until), Since: time.Time(l.Since), Why: l.Why}
 }
 
 func keptFor(list []budget.Kept) []KeptFor {

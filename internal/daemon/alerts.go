@@ -28,7 +28,7 @@ func (d *Daemon) forecast(ctx context.Context, g *generation) (list []alert.Fore
 	}
 	for _, j := range question.Sums(lived) {
 		if j.First != nil {
-			list = append(list, alert.Forecast{Job: j.Name, Budget: j.Budget, Limit: j.First.Limit, At: j.First.At, Short: j.First.Short, NotStarted: j.First.Outcome == plan.NotStarted || j.First.Outcome == plan.Deferred, Fails: j.First.Outcome == plan.Failed, Locked: j.First.Limit == plan.Lock})
+			list = append(list, alert.Forecast{Job: j.Name, Budget: j.Budget, Limit: j.First.Limit, At: j.First.At, Short: j.First.Short, NotStarted: j.First.Outcome == plan.NotStarted || j.First.Outcome == plan.Deferred, Fails: j.First.Outcome == plan.Failed, Lock: j.First.Lock})
 		}
 	}
 	return list, nil

@@ -20,6 +20,7 @@ type limitCollector struct {
 	timeout                           time.Duration
 	used, limit, remaining, recovered *prometheus.Desc
 	drift, locked, headroom, part     *prometheus.Desc
+	left                              *prometheus.Desc
 
 	shareGuarantee, shareInForce, shareUsed, shareKept, shareBorrowed *prometheus.Desc
 	otherShares                                                       *prometheus.Desc
@@ -55,6 +56,7 @@ func newLimitCollector(timeout time.Duration) *limitCollector {
 		headroom: desc("headroom_units", "What is kept back of a limit's quota now, in what the limit counts."),
 		part:     prometheus.NewDesc("quotactl_limit_headroom_part_units", "What a part of a limit's automatic headroom asks for: drift, in_flight, clock or outage. Their sum is the headroom, within its minimum and maximum.", []string{"budget", "limit", "part"}, nil),
 
+		left:   prometheus.NewDesc("quotactl_budget_left_ratio", "What part of a budget's tightest limit is left, 0 to 1; 0 while it is locked.", []string{"budget", "limit"}, nil),
 		locked: desc("locked_until_seconds", "When the lock on a limit ends, or on the whole budget if limit is empty, in seconds since the Unix epoch."),
 	}
 }
@@ -74,6 +76,7 @@ func (c *limitCollector) Describe(to chan<- *prometheus.Desc) {
 	to <- c.recovered
 	to <- c.drift
 	to <- c.locked
+	to <- c.left
 	to <- c.headroom
 	to <- c.part
 	to <- c.shareGuarantee
@@ -104,6 +107,9 @@ func (c *limitCollector) Collect(to chan<- prometheus.Metric) {
 					to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value), status.Budget, l.Name, s.Name)
 				}
 			}
+		}
+		if t := status.Tightest(); t.Refuses() {
+			to <- prometheus.MustNewConstMetric(c.left, prometheus.GaugeValue, t.Part(), status.Budget, t.Name)
 		}
 		last := map[string]float64{}
 		for _, o := range status.OtherShares {

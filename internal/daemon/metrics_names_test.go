@@ -153,7 +153,7 @@ func alertExprs(t *testing.T) (list []string) {
 // breaker is the whole host's.
 func TestAlertsHearOfEveryProcess(t *testing.T) {
 	for _, expr := range alertExprs(t) {
-		alone := ownCharges.MatchString(expr) && !strings.Contains(expr, "quotactl_limit_")
+		alone := ownCharges.MatchString(expr) && !strings.Contains(expr, "quotactl_limit_") && !strings.Contains(expr, "quotactl_budget_")
 		if alone && !strings.Contains(expr, `source="allowance"`) {
 			t.Errorf("%s: only the daemon's own charges are counted", expr)
 		}
@@ -165,12 +165,12 @@ func TestAlertsHearOfEveryProcess(t *testing.T) {
 	must.Get(other.Charge(t.Context(), budget.Call{Operation: "get", Units: &units}))(t)
 	must.Is(t, check.Err(other.Charge(t.Context(), budget.Call{Operation: "get"})), budget.ErrExhausted)
 	_, page := w.get("/metrics")
-	const nothingLeft = `quotactl_limit_remaining_units{budget="shop/main",limit="daily"} 0`
+	const nothingLeft = `quotactl_budget_left_ratio{budget="shop/main",limit="daily"} 0`
 	if !strings.Contains(page, nothingLeft) || strings.Contains(page, `result="exhausted"`) {
 		t.Errorf("the page has\n%s", grep(page, "quotactl_"))
 	}
 	exhausted := alertExprs(t)[0]
-	if !strings.HasPrefix(exhausted, "min by (budget) (quotactl_limit_remaining_units) <= 0 or ") {
+	if !strings.HasPrefix(exhausted, "min by (budget) (quotactl_budget_left_ratio) <= 0 or ") {
 		t.Errorf("%s does not fire for %s", exhausted, nothingLeft)
 	}
 }

@@ -136,6 +136,7 @@ func TestMetrics(t *testing.T) {
 		`quotactl_limit_used_units{budget="shop/main",limit="daily"} 97`,
 		`quotactl_limit_limit_units{budget="shop/main",limit="daily"} 100`,
 		`quotactl_limit_remaining_units{budget="shop/main",limit="daily"} 3`,
+		`quotactl_budget_left_ratio{budget="shop/main",limit="daily"} 0.03`,
 		`quotactl_store_seconds_count{call="decide"} 7`,
 		`quotactl_breaker_open 0`,
 		`quotactl_passes_total{job="pull",outcome="exhausted"} 1`,

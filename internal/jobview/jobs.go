@@ -30,7 +30,7 @@ func Jobs(on screen.Screen, at time.Time, daemons []jobs.Daemon, statuses []budg
 	for _, name := range budgets {
 		text := on.Wrap("", name)
 		if i := slices.IndexFunc(statuses, func(b budget.Status) bool { return b.Budget == name }); i >= 0 {
-			text += view.Ahead(on, statuses[i], 0)
+			text = on.Wrap("", name+view.IfClosed(on, statuses[i])) + view.Ahead(on, statuses[i], 0)
 		}
 		parts = append(parts, text+view.ByPlan(on, ahead.Budget(name))+tables[name].String())
 	}

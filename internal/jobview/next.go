@@ -55,8 +55,8 @@ func Lacks(on screen.Screen, r answer.NextRun) string {
 		return "by plan: will be skipped: another pass is under way"
 	case r.Why == nil || r.Why.Limit == "":
 		return "by plan: will not fit"
-	case r.Why.Limit == plan.Lock:
-		return fmt.Sprintf("by plan: %s: locked at %s", becomes(r.Outcome), on.Time(time.Time(r.Why.At)))
+	case r.Why.Lock != nil:
+		return fmt.Sprintf("by plan: %s at %s: %s", becomes(r.Outcome), on.Time(time.Time(r.Why.At)), view.Closed(on, r.Why.Lock.Lock()))
 	}
 	return fmt.Sprintf("by plan: %s: limit %s is %s short at %s", becomes(r.Outcome), r.Why.Limit, on.Number(r.Why.Short), on.Time(time.Time(r.Why.At)))
 }

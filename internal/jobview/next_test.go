@@ -25,7 +25,7 @@ func TestNext(t *testing.T) {
 	day := &answer.PlanFirstCut{At: answer.Instant(noon.Add(time.Minute)), Limit: "day", Short: 1500}
 	add("DE", plan.Cut, day)
 	add("FR", plan.NotStarted, day)
-	add("GB", plan.NotStarted, &answer.PlanFirstCut{At: answer.Instant(noon), Limit: plan.Lock})
+	add("GB", plan.NotStarted, &answer.PlanFirstCut{At: answer.Instant(noon), Limit: plan.Lock, Lock: &answer.WhyLock{Until: answer.Instant(noon.Add(time.Hour))}})
 	add("IN", plan.Skipped, nil)
 	add("BR", plan.Failed, day)
 	add("AU", plan.Failed, nil)
@@ -38,7 +38,8 @@ pull   DE      2026-11-20 12:00:00Z  2026-11-20 12:00:00Z  50 configured
 pull   FR      2026-11-20 12:00:00Z  2026-11-20 12:00:00Z  50 configured
   by plan: will not start: limit day is 1500 short at 2026-11-20 12:01:00Z
 pull   GB      2026-11-20 12:00:00Z  2026-11-20 12:00:00Z  50 configured
-  by plan: will not start: locked at 2026-11-20 12:00:00Z
+  by plan: will not start at 2026-11-20 12:00:00Z: locked until 2026-11-20
+  13:00:00Z: the whole budget
 pull   IN      2026-11-20 12:00:00Z  2026-11-20 12:00:00Z  50 configured
   by plan: will be skipped: another pass is under way
 pull   BR      2026-11-20 12:00:00Z  2026-11-20 12:00:00Z  50 configured

@@ -82,6 +82,20 @@ func (o Overview) JSON() answer.Overview {
 	return told
 }
 
+// Only leaves the limits with a name, or that cover an operation, as [budget.Status.Only] does, the
+// budgets that have any of them, and their jobs.
+func (o *Overview) Only(limit, operation string) {
+	left := map[string]bool{}
+	var list []budget.Status
+	for _, b := range o.Budgets {
+		if b = b.Only(limit, operation); len(b.Limits) > 0 {
+			list, left[b.Budget] = append(list, b), true
+		}
+	}
+	o.Budgets = list
+	o.Jobs = slices.DeleteFunc(slices.Clone(o.Jobs), func(j answer.Job) bool { return !left[j.Budget] })
+}
+
 // Overview reads the budgets named, the jobs that spend them, and the alerts.
 func (r *Reader) Overview(ctx context.Context, names []string) (Overview, error) {
 	seen, err := r.Present(ctx, names)

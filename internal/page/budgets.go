@@ -49,25 +49,34 @@ type bar struct {
 // newCard is a budget in short; the forecast may be nil.
 func newCard(b budget.Status, ahead *answer.BudgetForecast) budgetCard {
 	card := budgetCard{Name: b.Budget, Level: levelGood}
-	tightest := narrowest(b)
-	closed, lock, locked := closedBy(b)
+	tightest := b.Tightest()
 	switch {
-	case locked:
-		card.Level, card.FigureLevel, card.Figure, card.Caption = levelOut, levelOut, "Locked", "no call is allowed"
-		card.Facts = append(card.Facts, sentence(closed+lockText(lock)))
 	case tightest == nil:
-		card.Level, card.Figure, card.Caption = levelQuiet, "No single limit", "none covers all operations"
-	default:
-		card.Level = levelOf(*tightest)
-		card.FigureLevel = card.Level
-		kept := keptOf(*tightest)
-		card.Figure = count(tightest.Remaining - kept)
-		card.Caption = fmt.Sprintf("of %s %s, limit %s", countOf(tightest.Limit.Limit, tightest.Counts), freeOf(*tightest), tightest.Name)
-		if kept > 0 {
-			card.Caption += ", " + keptText(*tightest)
+		card.Level, card.Figure = levelQuiet, "No limits"
+	case tightest.Lock != nil:
+		card.Level, card.FigureLevel, card.Figure, card.Caption = levelOut, levelOut, "Locked", "no call is allowed"
+		if tightest.Lock.Limit != "" && !tightest.CoversAll() {
+			card.Caption = "no call that limit " + tightest.Name + " covers is allowed"
 		}
-		if text := returns(*tightest, b.At); text != "" {
+		card.Facts = append(card.Facts, sentence(closedText(*tightest.Lock)))
+	default:
+		card.Level = levelOf(tightest.LimitStatus)
+		card.FigureLevel = card.Level
+		card.Figure = count(tightest.Left)
+		card.Caption = fmt.Sprintf("of %s %s, limit %s", countOf(tightest.Limit.Limit, tightest.Counts), freeOf(tightest.LimitStatus), tightest.Name)
+		if text := keptText(tightest.LimitStatus); text != "" {
+			card.Caption += ", " + text
+		}
+		if tightest.Observe {
+			card.Caption += ", which only observes"
+		}
+		if text := returns(tightest.LimitStatus, b.At); text != "" {
 			card.Facts = append(card.Facts, sentence(text))
+		}
+	}
+	for _, lock := range b.Locks {
+		if tightest == nil || tightest.Lock == nil || *tightest.Lock != lock {
+			card.Facts = append(card.Facts, sentence(closedText(lock)))
 		}
 	}
 	for _, l := range b.Limits {
@@ -80,9 +89,6 @@ func newCard(b budget.Status, ahead *answer.BudgetForecast) budgetCard {
 				text += ": " + back
 			}
 			card.Facts = append(card.Facts, sentence(text))
-		}
-		if other, held := b.LockOf(l.Name); held && other != lock {
-			card.Facts = append(card.Facts, sentence("limit "+l.Name+" is "+lockText(other)))
 		}
 	}
 	if !b.Recovering.IsZero() {
@@ -112,19 +118,6 @@ func newCard(b budget.Status, ahead *answer.BudgetForecast) budgetCard {
 	return card
 }
 
-// closedBy is the lock that refuses all calls of a budget, and how a sentence about it begins.
-func closedBy(b budget.Status) (begins string, lock budget.Lock, locked bool) {
-	if lock, locked := b.LockOf(""); locked {
-		return "", lock, true
-	}
-	for _, l := range b.Limits {
-		if lock, locked := b.LockOf(l.Name); locked && l.CoversAll() && !l.Observe && l.Window.Kind != limit.Concurrent {
-			return "limit " + l.Name + " is ", lock, true
-		}
-	}
-	return "", budget.Lock{}, false
-}
-
 // levelOf is how much a limit asks for attention.
 func levelOf(l budget.LimitStatus) string {
 	switch {
@@ -132,7 +125,7 @@ func levelOf(l budget.LimitStatus) string {
 		return levelQuiet
 	case l.Remaining == 0:
 		return levelOut
-	case float64(l.Remaining-keptOf(l)) < 0.1*float64(l.Limit.Limit):
+	case float64(l.Remaining-l.Kept()) < lowPart*float64(l.Limit.Limit):
 		return levelLow
 	}
 	return levelGood
@@ -150,7 +143,7 @@ func newLimitRow(l budget.LimitStatus, b budget.Status) limitRow {
 	if lock, locked := b.LockOf(l.Name); locked {
 		row.Level, row.Notes = levelOut, append([]string{lockText(lock)}, row.Notes...)
 	}
-	row.Kept = keptOf(l)
+	row.Kept = l.Kept()
 	whole := float64(l.Limit.Limit)
 	row.Bar = bar{
 		Used: percent(float64(l.Used), whole), HeldAt: percent(float64(l.Used), whole), Held: percent(float64(min(row.Held, max(0, l.Limit.Limit-l.Used))), whole),

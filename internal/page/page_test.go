@@ -105,7 +105,7 @@ func TestPagesShowWhatIsSo(t *testing.T) {
 		says []string
 	}{
 		{"/", []string{
-			"up/key 799 of 1,000 units free, limit daily, 80 more kept for nightly By plan: nightly ", "Resets at 2026-11-28 00:00:00Z.", "By plan: nightly (tick", "up/spare", "up/spare Locked no call is allowed Limit daily is locked until 2026-11-27 22:14:05Z: disk full.",
+			"up/key 799 of 1,000 units free, limit daily, 80 more kept for nightly By plan: nightly ", "Resets at 2026-11-28 00:00:00Z.", "By plan: nightly (tick", "up/spare", "up/spare Locked no call is allowed Locked until 2026-11-27 22:14:05Z: limit daily (disk full).",
 			"As of 21:14:05Z, now", "Jobs", "Alert team: a message could not be delivered",
 		}},
 		{"/job?name=nightly", []string{"State running", "Next pass – Last pass"}}, // it is paused: its ticks are skipped
@@ -120,7 +120,7 @@ func TestPagesShowWhatIsSo(t *testing.T) {
 		{"/job?name=nightly", []string{"failed, 120 units", "0 2 * * * UTC", "Last runs", "disk full", "US", "the last line"}},
 		{"/runs?outcome=failed", []string{"2026-11-27 02:14:05Z nightly US failed disk full 120 12 59s"}},
 		{"/plan", []string{"Short: nightly (tick 2026-11-27 21:14:05Z) will not start", "57 of 60 passes until 2026-11-29 21:14:05Z will be complete", "It is not known what the runs of spare need", "up/key", "fewest left"}},
-		{"/why?budget=up/spare&operation=get", []string{"Charge up/spare get (10 units): limit daily is locked for 1h0m0s, until 2026-11-27 22:14:05Z (disk full).", "daily: locked until 2026-11-27 22:14:05Z: disk full", "10"}},
+		{"/why?budget=up/spare&operation=get", []string{"Charge up/spare get (10 units): limit daily is locked for 1h0m0s, until 2026-11-27 22:14:05Z (disk full).", "locked until 2026-11-27 22:14:05Z: limit daily (disk full), since 2026-11-27 21:14:05Z", "enough but for the lock", "10"}},
 		{"/why?budget=up/key&operation=get&job=hourly", []string{"This call would be charged now.", "80 kept for nightly"}},
 		{"/alerts", []string{"team", "A message could not be delivered since 2026-11-27 21:14:05Z: disk full.", "1 slack exhausted, used 80% all jobs and budgets", "exhausted up/spare daily – 2026-11-27 21:14:05Z team"}},
 	} {
@@ -287,6 +287,18 @@ func TestCards(t *testing.T) {
 		}
 	}
 	card = newCard(status, nil)
-	check.Equal(t, card.Level+": "+card.Figure+" "+card.Caption, "low: 1,000 of 2,000 units left, limit burst")
-	check.EqualSlices(t, card.Facts[:2], []string{"Refills by 1/1s.", "Limit rolling is empty: the next 10 units come back at 2026-11-28 21:14:05Z."})
+	check.Equal(t, card.Level+": "+card.Figure+" "+card.Caption, "out: 0 of 3,000 units left, limit rolling")
+	check.Equal(t, card.Facts[0], "The next 10 units come back at 2026-11-28 21:14:05Z.")
+	for i := range status.Limits {
+		if status.Limits[i].Name == "burst" {
+			status.Limits[i].Remaining = 0
+		}
+	}
+	check.Equal(t, newCard(status, nil).Facts[1], "Limit burst is empty: refills by 1/1s.")
+	status.Locks = []budget.Lock{{Limit: "burst", Until: status.At.Add(time.Hour), Why: "a ban"}}
+	card = newCard(status.Only("burst", ""), nil)
+	check.Equal(t, card.Level+": "+card.Figure+" "+card.Caption, "out: Locked no call is allowed")
+	check.Equal(t, card.Facts[0], "Locked until 2026-11-27 22:14:05Z: limit burst (a ban).")
+	card = newCard(status.Only("daily", ""), nil)
+	check.Equal(t, card.Level+": "+card.Figure+" "+card.Caption, "quiet: 0 of 1,000 units left, limit daily, which only observes")
 }

@@ -40,6 +40,7 @@ type planRow struct {
 
 type planBudget struct {
 	Name   string
+	Closed string // how it is locked; empty: it is not
 	Limits []planLimit
 }
 
@@ -109,7 +110,7 @@ func (p *planBody) fill(seen look.Foresight) {
 	p.Jobs = p.Jobs[:len(p.Jobs)-p.MoreJobs]
 	drawn := 0
 	for _, b := range seen.Plan.Budgets {
-		one := planBudget{Name: b.Budget}
+		one := planBudget{Name: b.Budget, Closed: ifClosed(b.Now)}
 		for i := range b.Limits {
 			l := &b.Limits[i]
 			if l.Hidden() || drawn == mostCharts {

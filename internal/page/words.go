@@ -24,17 +24,20 @@ import (
 // All calls of packages view and jobview are in this file: a page says the same sentences as the
 // command line, and arranges them otherwise.
 
+// lowPart is the part of a limit below which it is marked, as on a terminal.
+const lowPart = screen.LowPart
+
 func shown(at time.Time) string                              { return screen.Pipe().Time(at) }
 func text(of string) string                                  { return view.Shown(of) }
 func roughly(d time.Duration) string                         { return view.Roughly(d) }
 func plural(n int, what string) string                       { return view.Plural(n, what) }
 func kind(w limit.Window) string                             { return view.Kind(screen.Pipe(), w) }
 func hidden(l budget.LimitStatus) bool                       { return view.Hidden(l) }
-func narrowest(b budget.Status) *budget.LimitStatus          { return view.Narrowest(b) }
-func keptOf(l budget.LimitStatus) int64                      { return view.Kept(l) }
-func keptText(l budget.LimitStatus) string                   { return view.KeptText(l) }
+func keptText(l budget.LimitStatus) string                   { return view.KeptText(count, l) }
 func freeOf(l budget.LimitStatus) string                     { return view.Free(l) }
 func lockText(l budget.Lock) string                          { return view.Lock(screen.Pipe(), l) }
+func closedText(l budget.Lock) string                        { return view.Closed(screen.Pipe(), l) }
+func ifClosed(b budget.Status) string                        { return view.IfClosed(screen.Pipe(), b) }
 func othersText(o budget.OtherShares) string                 { return view.Others(screen.Pipe(), o) }
 func aheadText(b budget.Status) string                       { return line(view.Ahead(screen.Pipe(), b, time.Hour)) }
 func byPlanText(f *answer.BudgetForecast) string             { return line(view.ByPlan(screen.Pipe(), f)) }

@@ -221,9 +221,9 @@ func (l *ledger) decide(q *ask, now int64, scratch *[]taken) *refused {
 
 // locked is the refusal by the lock that ends last.
 func (l *ledger) locked(q *ask, list []taken) (no *refused) {
-	for _, lock := range l.locks {
-		if lock.Until > l.now && (no == nil || lock.Until > no.at) && l.applies(lock.Limit, q, list) {
-			no = &refused{limit: lock.Limit, at: lock.Until, lock: true, soonest: lock.Until}
+	for i := range l.locks {
+		if lock := &l.locks[i]; lock.Until > l.now && (no == nil || lock.Until > no.at) && l.applies(lock.Limit, q, list) {
+			no = &refused{limit: lock.Limit, at: lock.Until, lock: true, closed: lock, soonest: lock.Until}
 		}
 	}
 	return no

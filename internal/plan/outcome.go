@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/jobs"
@@ -37,6 +38,7 @@ type Pass struct {
 	// the pass still needed of it less what was left.
 	At    time.Time
 	Limit string
+	Lock  *budget.Lock // if Limit is Lock; else nil
 	Short int64
 	// Runs are its regions, in their order.
 	Runs []RunPlan
@@ -50,6 +52,11 @@ type RunPlan struct {
 
 // Lock stands for a lock in Pass.Limit.
 const Lock = "lock"
+
+// LockOf is a lock as a budget's status has it.
+func LockOf(l driver.LockView) budget.Lock {
+	return budget.Lock{Limit: l.Limit, Until: instant(l.Until), Since: instant(l.Since), Why: l.Why}
+}
 
 // Reset is a calendar limit's reset, and what is left of it then.
 type Reset struct {
@@ -69,7 +76,8 @@ func (s *simulation) noteRefusal(p *pass, no *refused) {
 	}
 	result.At, result.Limit = instant(s.now), no.limit
 	if no.lock {
-		result.Limit = Lock
+		lock := LockOf(*no.closed)
+		result.Limit, result.Lock = Lock, &lock
 	}
 	var rest []driver.Need
 	for _, r := range p.runs {

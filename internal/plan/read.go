@@ -175,10 +175,10 @@ func readBudget(ctx context.Context, from driver.Store, b *budget.Budget, now ti
 		counting = append(counting, l.Limit)
 	}
 	for _, lock := range status.Locks {
-		one.Locks = append(one.Locks, driver.LockView{Limit: lock.Limit, Until: lock.Until.UnixMicro(), Why: lock.Why})
+		one.Locks = append(one.Locks, driver.LockView{Limit: lock.Limit, Until: lock.Until.UnixMicro(), Since: lock.Since.UnixMicro(), Why: lock.Why})
 	}
 	if !status.Recovering.IsZero() {
-		one.Locks = append(one.Locks, driver.LockView{Until: status.Recovering.UnixMicro()})
+		one.Locks = append(one.Locks, driver.LockView{Until: status.Recovering.UnixMicro(), Why: "the store has lost data"})
 	}
 	if status.Holds > 0 {
 		view, err := from.Look(ctx, driver.Look{Budget: one.Name, Now: now.UnixMicro()})

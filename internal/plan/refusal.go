@@ -23,6 +23,8 @@ type refused struct {
 	short int64 // what it lacks in that limit now
 	held  bool  // passes hold something of the limit
 	lock  bool
+	// closed is the lock, if it is one.
+	closed *driver.LockView
 	// multi: a bucket has too little for several calls; next is when it has more, and last
 	// when it last has more before an instant.
 	multi bool

@@ -2,9 +2,12 @@ package screen
 
 import "strings"
 
+// LowPart is the part of a limit below which what is free of it is shown as little.
+const LowPart = 0.2
+
 // Bar draws how much of a whole is used, and of what is left how much is kept for others: █
-// is used, ▒ kept, ░ free. What is above 0 shows, and so does what is left. The colour says how
-// much is left: less than a fifth, or nothing.
+// is used, ▒ kept, ░ free. What is above 0 shows, and so does what is left. The colour says
+// whether less than LowPart is free, or nothing is left.
 func (s Screen) Bar(width int, used, kept, whole int64) string {
 	if whole <= 0 {
 		return s.Bad(strings.Repeat("█", width))
@@ -20,7 +23,7 @@ func (s Screen) Bar(width int, used, kept, whole int64) string {
 	switch {
 	case used == whole:
 		paint = s.Bad
-	case (whole-used)*5 < whole:
+	case float64(whole-used-kept) < LowPart*float64(whole):
 		paint = s.Warn
 	}
 	return paint(strings.Repeat("█", full)) + strings.Repeat("▒", held) + s.Faint(strings.Repeat("░", width-full-held))

@@ -16,14 +16,10 @@ import (
 // Budget is a budget's name, its limits, and what is to be said of them; the forecast may be
 // nil.
 func Budget(on screen.Screen, b budget.Status, ahead *answer.BudgetForecast) string {
-	heading := b.Budget
-	if b.Remaining != nil {
-		heading += fmt.Sprintf(": %d units left", *b.Remaining)
-	}
 	shown := slices.DeleteFunc(slices.Clone(b.Limits), Hidden)
-	out := on.Wrap("", heading) + Ahead(on, b, 0) + ByPlan(on, ahead)
-	if lock, locked := b.LockOf(""); locked {
-		out += on.Wrap("  ", Lock(on, lock))
+	out := on.Wrap("", b.Budget+": "+Left(on, b)) + Ahead(on, b, 0) + ByPlan(on, ahead)
+	for _, text := range wholeLock(on, b) {
+		out += on.Wrap("  ", text)
 	}
 	if !b.Recovering.IsZero() {
 		out += on.Wrap("  ", "recovering until "+on.Time(b.Recovering)+": the store has lost data; until all hosts have reported, each may spend only its part of the headroom")
@@ -79,6 +75,31 @@ func Lock(on screen.Screen, l budget.Lock) string {
 		text += ": " + l.Why
 	}
 	return text
+}
+
+// Closed describes a lock with what it closes.
+func Closed(on screen.Screen, l budget.Lock) string {
+	what := "the whole budget"
+	if l.Limit != "" {
+		what = "limit " + l.Limit
+	}
+	text := "locked until " + on.Time(l.Until) + ": " + what
+	if l.Why != "" {
+		text += " (" + l.Why + ")"
+	}
+	return text
+}
+
+// wholeLock is what is to be said of the lock of the whole budget, unless the headline does.
+func wholeLock(on screen.Screen, b budget.Status) []string {
+	lock, locked := b.LockOf("")
+	switch t := b.Tightest(); {
+	case !locked, t != nil && t.Lock != nil && *t.Lock == lock:
+		return nil
+	case b.Observe:
+		return []string{Closed(on, lock) + "; but the upstream's mode is observe, so no call is refused"}
+	}
+	return []string{Closed(on, lock)}
 }
 
 // limitTable has a column for debt only if there is any, and one for what is counted only

@@ -79,7 +79,7 @@ func TestNotesWithinGuard(t *testing.T) {
 		5 * time.Minute:                 "",
 	} {
 		check.Equal(t, strings.Join(Notes(screen.Pipe(), l, reset.Add(after)), "; "), want, "notes", after)
-		why := strings.Join(strings.Fields(whyLimitText(screen.Pipe(), budget.WhyLimit{LimitStatus: l}, reset.Add(after))), " ")
+		why := strings.Join(strings.Fields(whyLimitText(screen.Pipe(), budget.WhyLimit{LimitStatus: l}, budget.Why{At: reset.Add(after)})), " ")
 		check.Equal(t, strings.Contains(why, "the period before still counts"), want != "", "why says", why)
 	}
 }
@@ -91,5 +91,5 @@ func TestNotesOfAutomaticHeadroom(t *testing.T) {
 		Parts: &headroom.Parts{Known: true, Periods: 3, Drift: 30, InFlight: 11, Least: 2, Most: 50},
 	}
 	check.EqualSlices(t, Notes(screen.Pipe(), l, time.Time{}), []string{"headroom 41: 30 drift, 11 in flight"}, "status")
-	check.Contains(t, whyLimitText(screen.Pipe(), budget.WhyLimit{LimitStatus: l}, time.Time{}), "\n  headroom 41: 30 drift, 11 in flight\n", "why")
+	check.Contains(t, whyLimitText(screen.Pipe(), budget.WhyLimit{LimitStatus: l}, budget.Why{}), "\n  headroom 41: 30 drift, 11 in flight\n", "why")
 }

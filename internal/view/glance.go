@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dustin/go-humanize"
-
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/answer"
@@ -19,8 +17,8 @@ import (
 // every limit and note. The forecast may be nil.
 func Glance(on screen.Screen, b budget.Status, ahead *answer.BudgetForecast, all bool) string {
 	out := glanceHead(on, b) + comes(on, b, ahead)
-	if lock, locked := b.LockOf(""); locked {
-		out += on.Wrap("  "+on.Bad("✗ "), Lock(on, lock))
+	for _, text := range wholeLock(on, b) {
+		out += on.Wrap("  "+on.Bad("✗ "), text)
 	}
 	if !b.Recovering.IsZero() {
 		out += on.Wrap("  "+on.Warn("! "), "recovering until "+on.Time(b.Recovering)+": the store has lost data; each host may spend only its part of the headroom")
@@ -41,33 +39,54 @@ func Glance(on screen.Screen, b budget.Status, ahead *answer.BudgetForecast, all
 	return out
 }
 
-// glanceHead says what is left of the limit that has the least.
+// glanceHead says what is left of the tightest limit.
 func glanceHead(on screen.Screen, b budget.Status) string {
-	name := on.Strong(b.Budget)
-	l := Narrowest(b)
-	if l == nil {
-		return on.Wrap("", name+"  no limits")
+	text := on.Strong(b.Budget) + "  " + Left(on, b)
+	if t := b.Tightest(); t != nil && t.Lock == nil {
+		if back := backText(on, t.LimitStatus); back != "" {
+			text += "; " + back
+		}
 	}
-	left := fmt.Sprintf("%s of %s %s %s", on.Number(l.Remaining-Kept(*l)), on.Number(l.Limit.Limit), what(l), Free(*l))
-	_, locked := b.LockOf("")
+	return on.Wrap("", text)
+}
+
+// Left is what is left of a budget's tightest limit, as "6,500 of 9,000 units left in limit daily",
+// or until when it is locked, and by what.
+func Left(on screen.Screen, b budget.Status) string {
+	t := b.Tightest()
 	switch {
-	case locked:
-		left = on.Bad(on.Strong("locked")) + ", " + left
-	case l.Remaining == 0:
-		left = on.Bad(on.Strong("empty: ") + left)
-	case freePart(*l) < 0.2:
+	case t == nil:
+		return "no limits"
+	case t.Lock != nil:
+		return on.Bad(on.Strong(Closed(on, *t.Lock)))
+	}
+	left := fmt.Sprintf("%s of %s %s %s", on.Number(t.Left), on.Number(t.Limit.Limit), what(&t.LimitStatus), Free(t.LimitStatus))
+	switch {
+	case t.Observe:
+	case t.Empty() && on.Terminal:
+		left = on.Bad(on.Strong("empty: " + left))
+	case t.Part() < screen.LowPart:
 		left = on.Warn(left)
 	default:
 		left = on.Strong(left)
 	}
-	text := fmt.Sprintf("%s  %s in limit %s", name, left, l.Name)
-	if kept := KeptText(*l); kept != "" {
+	text := left + " in limit " + t.Name
+	if t.Observe {
+		text += ", which only observes"
+	}
+	if kept := KeptText(on.Number, t.LimitStatus); kept != "" {
 		text += ", " + kept
 	}
-	if back := backText(on, *l); back != "" {
-		text += "; " + back
+	return text
+}
+
+// IfClosed is ": " and what locks a budget, if the budget or its tightest limit is locked; else
+// empty.
+func IfClosed(on screen.Screen, b budget.Status) string {
+	if t := b.Tightest(); t != nil && t.Lock != nil {
+		return ": " + on.Bad(Closed(on, *t.Lock))
 	}
-	return on.Wrap("", text)
+	return ""
 }
 
 func what(l *budget.LimitStatus) string {
@@ -125,14 +144,6 @@ func comes(on screen.Screen, b budget.Status, ahead *answer.BudgetForecast) (out
 	return out
 }
 
-// freePart is the part of a limit that is left and not kept; one that refuses nothing comes last.
-func freePart(l budget.LimitStatus) float64 {
-	if l.Observe {
-		return 2
-	}
-	return float64(l.Remaining-Kept(l)) / float64(max(1, l.Limit.Limit))
-}
-
 // The widths of a bar, in columns.
 const leastBar, mostBar = 8, 40
 
@@ -140,7 +151,7 @@ const leastBar, mostBar = 8, 40
 // every note.
 func glanceBars(on screen.Screen, b budget.Status, rows []budget.LimitStatus, all bool) (list []block) {
 	names, counts, backs := make([]string, len(rows)), make([]string, len(rows)), make([]string, len(rows))
-	wide := [3]int{}
+	wide, tightest := [3]int{}, b.Tightest()
 	for i, l := range rows {
 		names[i], counts[i], backs[i] = l.Name, fmt.Sprintf("%s / %s %s", on.Number(l.Used), on.Number(l.Limit.Limit), what(&l)), backSoon(on, l)
 		wide = [3]int{max(wide[0], len([]rune(names[i]))), max(wide[1], len(counts[i])), max(wide[2], len(backs[i]))}
@@ -151,7 +162,7 @@ func glanceBars(on screen.Screen, b budget.Status, rows []budget.LimitStatus, al
 		bar = max(leastBar, min(mostBar, on.Width-wide[0]-wide[1]-6))
 	}
 	for i, l := range rows {
-		line := fmt.Sprintf("  %-*s  %s  %*s", wide[0], names[i], on.Bar(bar, l.Used+held(l), Kept(l), l.Limit.Limit), wide[1], counts[i])
+		line := fmt.Sprintf("  %-*s  %s  %*s", wide[0], names[i], on.Bar(bar, l.Used+held(l), l.Kept(), l.Limit.Limit), wide[1], counts[i])
 		if beside && backs[i] != "" {
 			line += "  " + on.Faint(backs[i])
 		}
@@ -162,7 +173,16 @@ func glanceBars(on screen.Screen, b budget.Status, rows []budget.LimitStatus, al
 		for _, note := range glanceNotes(on, b, l, all) {
 			out += on.Wrap(strings.Repeat(" ", wide[0]+4), note)
 		}
-		list = append(list, block{"", out, freePart(l)})
+		rank := float64(l.Remaining-l.Kept()) / float64(max(1, l.Limit.Limit))
+		switch _, locked := b.LockOf(l.Name); {
+		case tightest != nil && l.Name == tightest.Name:
+			rank = -1
+		case l.Observe:
+			rank = 2
+		case locked:
+			rank = 0
+		}
+		list = append(list, block{"", out, rank})
 	}
 	return list
 }
@@ -181,7 +201,7 @@ func glanceNotes(on screen.Screen, b budget.Status, l budget.LimitStatus, all bo
 	if l.Drift > 0 {
 		list = append(list, on.Warn("! ")+fmt.Sprintf("the upstream counts %s more than was charged", on.Number(l.Drift)))
 	}
-	if n := Kept(l); n > 0 {
+	if n := l.Kept(); n > 0 {
 		list = append(list, on.Faint(fmt.Sprintf("▒ %s kept for %s", on.Number(n), keptFor(l))))
 	}
 	if n := held(l); n > 0 {
@@ -192,28 +212,20 @@ func glanceNotes(on screen.Screen, b budget.Status, l budget.LimitStatus, all bo
 
 // KeptText says how much of what is left of a limit is kept for its shares, as "2,000 more kept for
 // nightly"; empty: nothing.
-func KeptText(l budget.LimitStatus) string {
-	n := Kept(l)
+func KeptText(number func(int64) string, l budget.LimitStatus) string {
+	n := l.Kept()
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s more kept for %s", humanize.Comma(n), keptFor(l))
+	return fmt.Sprintf("%s more kept for %s", number(n), keptFor(l))
 }
 
 // Free is what the number of units beside it are: left, or free if others are kept.
 func Free(l budget.LimitStatus) string {
-	if Kept(l) > 0 {
+	if l.Kept() > 0 {
 		return "free"
 	}
 	return "left"
-}
-
-// Kept is how much of what is left of a limit is kept for its shares.
-func Kept(l budget.LimitStatus) (sum int64) {
-	for _, s := range l.Shares {
-		sum += s.Kept
-	}
-	return min(sum, l.Remaining)
 }
 
 func keptFor(l budget.LimitStatus) string {
@@ -231,40 +243,6 @@ func held(l budget.LimitStatus) (sum int64) {
 		sum += h.Amount
 	}
 	return sum
-}
-
-// Left is what is left of a budget's narrowest limit: "6500 of 9000 units left in limit daily".
-func Left(b budget.Status) string {
-	l := Narrowest(b)
-	if l == nil {
-		return "no limits"
-	}
-	text := fmt.Sprintf("%d of %d %s %s in limit %s", l.Remaining-Kept(*l), l.Limit.Limit, what(l), Free(*l), l.Name)
-	if _, locked := b.LockOf(""); locked {
-		text = "locked, " + text
-	}
-	return text
-}
-
-// Narrowest is the tightest limit, the one with the smallest part free: of those that count
-// units, cover every operation and refuse something, else of all; nil: the budget has none. What
-// is kept for shares is not free.
-func Narrowest(b budget.Status) (narrowest *budget.LimitStatus) {
-	for _, all := range []bool{false, true} {
-		for i := range b.Limits {
-			l := &b.Limits[i]
-			if !all && (l.Counts == limit.CountCalls || !l.CoversAll() || l.Observe) {
-				continue
-			}
-			if narrowest == nil || freePart(*l) < freePart(*narrowest) {
-				narrowest = l
-			}
-		}
-		if narrowest != nil {
-			return narrowest
-		}
-	}
-	return nil
 }
 
 // AsOf says when numbers were read.

@@ -23,19 +23,19 @@ func Plan(on screen.Screen, p *answer.Plan, all bool) string {
 	b.WriteString(PlanVerdict(on, p))
 	b.WriteString("\n" + planJobs(on, p.Jobs).String())
 	from, until := time.Time(p.From), time.Time(p.Until)
-	b.WriteString("\n" + on.Wrap("", fmt.Sprintf("What is used of each limit from %s to %s, a column for %s:", on.Brief(from), on.Brief(until), Roughly(until.Sub(from)/time.Duration(plotWidth(on))))))
+	heading := "\n" + on.Wrap("", fmt.Sprintf("What is used of each limit from %s to %s, a column for %s:", on.Brief(from), on.Brief(until), Roughly(until.Sub(from)/time.Duration(plotWidth(on)))))
 	var plots []block
 	for _, budget := range p.Budgets {
-		heading := "\n" + on.Wrap("", budget.Budget)
+		name := "\n" + on.Wrap("", budget.Budget+IfClosed(on, budget.Now))
 		for i := range budget.Limits {
 			l := &budget.Limits[i]
 			if l.Hidden() {
 				continue
 			}
-			plots = append(plots, block{heading, planLimit(on, l, from, until), float64(l.Least) / float64(max(1, l.Limit))})
+			plots = append(plots, block{name, planLimit(on, l, from, until), float64(l.Least) / float64(max(1, l.Limit))})
 		}
-		if len(plots) == 0 || plots[len(plots)-1].head != heading {
-			plots = append(plots, block{heading, "", 1})
+		if len(plots) == 0 || plots[len(plots)-1].head != name {
+			plots = append(plots, block{name, "", 1})
 		}
 	}
 	var below strings.Builder
@@ -60,8 +60,14 @@ func Plan(on screen.Screen, p *answer.Plan, all bool) string {
 		}
 		below.WriteString("\n" + on.Wrap("", text+":") + "  " + command + " '" + a.Set + "'\n")
 	}
-	shown, left := fit(on, all, b.String()+below.String(), plots, 0)
-	b.WriteString(shown)
+	shown, left := fit(on, all, b.String()+heading+below.String(), plots, 0)
+	switch {
+	case shown != "":
+		b.WriteString(heading + shown)
+	case left > 0:
+		b.WriteString("\n" + on.Wrap("", on.Faint("no lines left to plot "+Plural(left, "limit")+"; -v plots all")))
+		left = 0
+	}
 	if left > 0 {
 		b.WriteString(on.Wrap("", on.Faint(Plural(left, "more limit")+", less used; -v shows all")))
 	}
@@ -108,8 +114,8 @@ func Cut(on screen.Screen, c *answer.PlanFirstCut, names bool) string {
 		return text + " has lacked units already and will not be complete"
 	}
 	text += fmt.Sprintf(" %s at %s", what, on.Time(time.Time(c.At)))
-	if c.Limit == "lock" {
-		return text + ": locked"
+	if c.Lock != nil {
+		return text + ": " + Closed(on, c.Lock.Lock())
 	}
 	return text + fmt.Sprintf(" by limit %s, %s short", c.Limit, on.Number(c.Short))
 }

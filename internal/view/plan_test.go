@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/check"
@@ -188,7 +189,9 @@ func TestPlanVerdict(t *testing.T) {
 		{plan.NotStarted, same, "will not start at 2026-11-20 13:04:00Z by limit day, 50 short."},
 		{plan.Deferred, same, "will be deferred at 2026-11-20 13:04:00Z by limit day, 50 short."},
 		{plan.Failed, same, "will fail at 2026-11-20 13:04:00Z by limit day, 50 short."},
-		{plan.Cut, func(p *plan.Pass) { p.Limit = plan.Lock }, "will be cut at 2026-11-20 13:04:00Z: locked."},
+		{plan.Cut, func(p *plan.Pass) {
+			p.Limit, p.Lock = plan.Lock, &budget.Lock{Limit: "day", Until: p.At.Add(time.Hour), Why: "a ban"}
+		}, "will be cut at 2026-11-20 13:04:00Z: locked until 2026-11-20 14:04:00Z: limit day (a ban)."},
 		{plan.Cut, func(p *plan.Pass) { p.Limit, p.Short = "", 0 }, "has lacked units already and will not be complete."},
 	} {
 		check.Equal(t, verdict(test.change, test.outcome), "short: orders (tick 2026-11-20 13:00:00Z) "+test.want+end, "verdict")

@@ -12,7 +12,7 @@ import (
 )
 
 // Ahead says what comes of a budget that was rated: at the present rate, by the limit that is
-// empty first, else by the one with the least left. It is empty if nothing is spent.
+// empty first, else by the tightest one. It is empty if nothing is spent.
 // [ByPlan] is the line below. Rolling windows shorter than least are left out.
 func Ahead(on screen.Screen, b budget.Status, least time.Duration) string {
 	first := firstEmpty(b, least)
@@ -22,7 +22,7 @@ func Ahead(on screen.Screen, b budget.Status, least time.Duration) string {
 	return on.Wrap("  ", rateText(on, *first))
 }
 
-// firstEmpty is the limit that is empty first at its rate, else the one with the least left,
+// firstEmpty is the limit that is empty first at its rate, else the tightest one,
 // else the first that has a rate above 0; nil if none has. Rolling windows shorter than least are
 // left out: units an hour say little of them.
 func firstEmpty(b budget.Status, least time.Duration) (first *budget.LimitStatus) {
@@ -38,8 +38,8 @@ func firstEmpty(b budget.Status, least time.Duration) (first *budget.LimitStatus
 	if first != nil {
 		return first
 	}
-	if tightest := b.Tightest(); spent(tightest) {
-		return tightest
+	if tightest := b.Tightest(); tightest != nil && spent(&tightest.LimitStatus) {
+		return &tightest.LimitStatus
 	}
 	for i := range b.Limits {
 		if l := &b.Limits[i]; spent(l) {

@@ -1,11 +1,11 @@
 package view
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/quotactl/quotactl/internal/screen"
 
@@ -25,17 +25,21 @@ func Why(on screen.Screen, why budget.Why, all bool) string {
 		asked := fmt.Sprintf("charge %s %s (%s): ", why.Budget, why.Call.Operation, Plural(int(why.Units), "unit"))
 		would = strings.TrimPrefix(why.Refused.Error(), asked) // the line begins with that
 	}
+	locks := slices.Clone(why.Locks)
+	if at := slices.IndexFunc(locks, lockOf(why.Refused)); at >= 0 {
+		would = Closed(on, locks[at]) + ", since " + on.Time(locks[at].Since)
+		if !why.Refused.Ends.IsZero() {
+			would += "; the call fits at " + on.Time(why.Refused.RetryAt)
+		}
+		locks = slices.Delete(locks, at, at+1)
+	}
 	job := ""
 	if why.Call.Labels.Job != "" {
 		job = ", job " + why.Call.Labels.Job
 	}
 	out := on.Wrap("", fmt.Sprintf("%s %s%s, %s: %s", why.Budget, why.Call.Operation, job, Plural(int(why.Units), "unit"), would))
-	for _, lock := range why.Locks {
-		name := lock.Limit
-		if name == "" {
-			name = "the budget"
-		}
-		out += on.Wrap("  ", name+": "+Lock(on, lock)+", since "+on.Time(lock.Since))
+	for _, lock := range locks {
+		out += on.Wrap("  ", Closed(on, lock)+", since "+on.Time(lock.Since))
 	}
 	if !why.Recovering.IsZero() {
 		out += on.Wrap("  ", "recovering until "+on.Time(why.Recovering)+": until then a host may spend only its part")
@@ -52,7 +56,7 @@ func Why(on screen.Screen, why budget.Why, all bool) string {
 		if l.Short > 0 && !l.Observe {
 			rank = -1
 		}
-		list = append(list, block{"", "\n" + whyLimitText(on, l, why.At), rank})
+		list = append(list, block{"", "\n" + whyLimitText(on, l, why), rank})
 	}
 	shown, left := fit(on, all, out, list, 1)
 	if out += shown; left > 0 {
@@ -61,8 +65,19 @@ func Why(on screen.Screen, why budget.Why, all bool) string {
 	return out
 }
 
+// lockOf finds the lock by which a call was refused.
+func lockOf(refused *budget.RefusedError) func(budget.Lock) bool {
+	return func(l budget.Lock) bool {
+		return refused != nil && errors.Is(refused, budget.ErrLocked) && l.Limit == refused.Limit
+	}
+}
+
 // whyLimitText is a limit, who used it, and what comes back when.
-func whyLimitText(on screen.Screen, l budget.WhyLimit, at time.Time) string {
+func whyLimitText(on screen.Screen, l budget.WhyLimit, why budget.Why) string {
+	fits := "it fits"
+	if len(why.Locks) > 0 {
+		fits = "enough but for the lock"
+	}
 	words := []string{fmt.Sprintf("%d of %d %s used", l.Used, l.Limit.Limit, l.Counts), fmt.Sprintf("the call needs %d", l.Needs)}
 	byJob := map[string]int64{}
 	for _, h := range l.Held {
@@ -92,12 +107,12 @@ func whyLimitText(on screen.Screen, l budget.WhyLimit, at time.Time) string {
 		}
 		words = append(words, "it also counts after the reset, where it does not fit: "+strings.Join(kept, ", "))
 	case l.Window.Kind == limit.Concurrent:
-		words = append(words, "it fits")
+		words = append(words, fits)
 	default:
-		words = append(words, fmt.Sprintf("%d available, it fits", l.Available))
+		words = append(words, fmt.Sprintf("%d available, %s", l.Available, fits))
 	}
 	out := on.Wrap("", l.Name+": "+strings.Join(words, ", "))
-	if text := guardText(on, l.Window, at); text != "" {
+	if text := guardText(on, l.Window, why.At); text != "" {
 		out += on.Wrap("  ", text)
 	}
 	for _, h := range l.Held {
