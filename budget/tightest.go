@@ -2,9 +2,12 @@ package budget
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/quotactl/quotactl/internal/suggest"
 )
 
 // Tightest is the limit with the smallest part left, and how much that is.
@@ -99,6 +102,29 @@ func (s Status) Only(name, operation string) Status {
 		return lock.Limit != "" && !slices.ContainsFunc(s.Limits, func(l LimitStatus) bool { return l.Name == lock.Limit })
 	})
 	return s
+}
+
+// Only narrows each status as [Status.Only] does, and leaves out those without a limit then. If none
+// has one, the error names the limits.
+func Only(list []Status, name, operation string) (narrow []Status, err error) {
+	var known []string
+	for _, s := range list {
+		for _, l := range s.Limits {
+			known = append(known, l.Name)
+		}
+		if s = s.Only(name, operation); len(s.Limits) > 0 {
+			narrow = append(narrow, s)
+		}
+	}
+	if len(narrow) > 0 {
+		return narrow, nil
+	}
+	fault := "there is no limit " + name
+	if operation != "" {
+		fault = strings.TrimSpace("no limit "+name) + " covers operation " + operation
+	}
+	known = slices.Compact(slices.Sorted(slices.Values(known)))
+	return nil, fmt.Errorf("%s; the limits are %s%s", fault, strings.Join(known, ", "), suggest.DidYouMean(name, known))
 }
 
 // Kept is how much of what is left of a limit is kept for its shares.

@@ -120,6 +120,15 @@ func TestOnly(t *testing.T) {
 	check.EqualSlices(t, names(status.Only("", "search.list")), []string{"minute", "search"}, "of an operation")
 	check.Equal(t, len(status.Only("search", "videos.list").Limits), 0, "of neither")
 	check.Equal(t, len(status.Only("none", "").Limits), 0, "of no such name")
+	if _, err := budget.Only([]budget.Status{status}, "serch", ""); err == nil || err.Error() != `there is no limit serch; the limits are minute, search; did you mean "search"?` {
+		t.Errorf("of no such name: %v", err)
+	}
+	if _, err := budget.Only([]budget.Status{status}, "search", "videos.list"); err == nil || err.Error() != "no limit search covers operation videos.list; the limits are minute, search" {
+		t.Errorf("of neither: %v", err)
+	}
+	both := []budget.Status{status, status.Only("minute", "")}
+	check.Equal(t, len(must.Get(budget.Only(both, "minute", ""))(t)), 2, "budgets with that limit")
+	check.Equal(t, len(must.Get(budget.Only(both, "search", ""))(t)), 1, "budgets with that limit")
 	status.Locks = []budget.Lock{{}, {Limit: "minute"}, {Limit: "search"}}
 	check.EqualSlices(t, status.Only("search", "").Locks, []budget.Lock{{}, {Limit: "search"}}, "locks")
 	status.Limits[1].Name = "search:search.list"

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -210,6 +211,26 @@ func (c *Config) Find(name string) (Upstream, Credential, error) {
 		}
 	}
 	return Upstream{}, Credential{}, fmt.Errorf("%w %q: %s has %s%s", budget.ErrUnknownBudget, name, c.File, strings.Join(names, ", "), suggest.DidYouMean(name, names))
+}
+
+// Pricing are those of the budgets named at which an operation has a price. If there is none, the
+// error is budget.ErrUnknownOperation.
+func (c *Config) Pricing(names []string, operation string) (list []string, err error) {
+	var known []string
+	for _, name := range names {
+		u, _, err := c.Find(name)
+		if err != nil {
+			return nil, err
+		}
+		if _, priced := u.Costs[operation]; priced || u.Unknown.Allowed {
+			list = append(list, name)
+		}
+		known = slices.AppendSeq(known, maps.Keys(u.Costs))
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("%w %q: it has no price at %s%s", budget.ErrUnknownOperation, operation, strings.Join(names, ", "), suggest.DidYouMean(operation, known))
+	}
+	return list, nil
 }
 
 // Spec is what [budget.New] needs for a budget of this configuration.

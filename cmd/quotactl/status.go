@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,7 +15,6 @@ import (
 	"github.com/quotactl/quotactl/internal/jobview"
 	"github.com/quotactl/quotactl/internal/look"
 	"github.com/quotactl/quotactl/internal/screen"
-	"github.com/quotactl/quotactl/internal/suggest"
 	"github.com/quotactl/quotactl/internal/view"
 )
 
@@ -112,7 +109,16 @@ func (a *app) status(ctx context.Context, names []string, f statusFlags) (err er
 	defer func() { err = errors.Join(err, stop()) }()
 	if f.limit != "" || f.operation != "" {
 		whole := read
-		read = func(ctx context.Context) (look.Overview, any, error) { return only(ctx, whole, f) }
+		read = func(ctx context.Context) (look.Overview, any, error) {
+			seen, _, err := whole(ctx)
+			if err != nil {
+				return seen, nil, err
+			}
+			if err := seen.Only(f.limit, f.operation); err != nil {
+				return seen, nil, usage("%w", err)
+			}
+			return seen, seen.JSON(), nil
+		}
 	}
 	if f.watch {
 		return a.watch(ctx, f.watchFlags, f.json, func(ctx context.Context) (watched, error) {
@@ -179,7 +185,7 @@ func (a *app) overviews(ctx context.Context, names []string, f statusFlags) (rea
 		names = reader.Budgets()
 	}
 	if f.operation != "" {
-		if names, err = pricing(cfg, names, f.operation); err != nil {
+		if names, err = cfg.Pricing(names, f.operation); err != nil {
 			return nil, nil, errors.Join(err, store.Close())
 		}
 	}
@@ -187,48 +193,6 @@ func (a *app) overviews(ctx context.Context, names []string, f statusFlags) (rea
 		seen, err := reader.Overview(ctx, names)
 		return seen, seen.JSON(), err
 	}, store.Close, nil
-}
-
-// pricing are the budgets at which an operation has a price.
-func pricing(cfg *config.Config, names []string, operation string) (list []string, err error) {
-	var known []string
-	for _, name := range names {
-		spec, err := cfg.Spec(name)
-		if err != nil {
-			return nil, err
-		}
-		if _, priced := spec.Costs[operation]; priced || spec.Unknown.Allowed {
-			list = append(list, name)
-		}
-		known = slices.AppendSeq(known, maps.Keys(spec.Costs))
-	}
-	if len(list) == 0 {
-		return nil, usage("--operation %s: it has no price at %s%s", operation, strings.Join(names, ", "), suggest.DidYouMean(operation, known))
-	}
-	return list, nil
-}
-
-// only is an overview of the limits that the flags ask for, and of the jobs that spend them.
-func only(ctx context.Context, read func(context.Context) (look.Overview, any, error), f statusFlags) (look.Overview, any, error) {
-	seen, _, err := read(ctx)
-	if err != nil {
-		return seen, nil, err
-	}
-	var known []string
-	for _, b := range seen.Budgets {
-		for _, l := range b.Limits {
-			known = append(known, l.Name)
-		}
-	}
-	seen.Only(f.limit, f.operation)
-	if len(seen.Budgets) > 0 {
-		return seen, seen.JSON(), nil
-	}
-	asked := strings.TrimSpace(fmt.Sprintf("--limit %s", f.limit))
-	if f.limit == "" {
-		asked = "--operation " + f.operation
-	}
-	return seen, nil, usage("%s: none of the limits is asked for; they are %s%s", asked, strings.Join(slices.Compact(slices.Sorted(slices.Values(known))), ", "), suggest.DidYouMean(f.limit, known))
 }
 
 // tokenOf is the token for a daemon that is asked; empty: it needs none.

@@ -1,10 +1,8 @@
 package answer
 
 import (
-	"slices"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/internal/plan"
 )
 
@@ -84,7 +82,7 @@ func (f *Forecast) Budget(name string) *BudgetForecast {
 	var found *BudgetForecast
 	for _, b := range f.lived.Budgets {
 		if b.Name == name {
-			found = &BudgetForecast{Until: Instant(f.lived.Until.UTC()), Rough: f.rough[name], Least: least(b.Limits), Unknown: []string{}}
+			found = &BudgetForecast{Until: Instant(f.lived.Until.UTC()), Rough: f.rough[name], Least: newPlanLeast(b.Tightest()), Unknown: []string{}}
 		}
 	}
 	if found == nil {
@@ -113,19 +111,12 @@ func (f *Forecast) Budget(name string) *BudgetForecast {
 // Known reports whether it is known of a job of the budget what it needs.
 func (b *BudgetForecast) Known() bool { return b.known }
 
-// least is the tightest limit, each taken when the least of it is left.
-func least(limits []plan.LimitPlan) *PlanLeast {
-	var then budget.Status
-	for _, l := range limits {
-		then.Limits = append(then.Limits, budget.LimitStatus{Limit: l.Limit, Used: max(l.UsedNow, l.Limit.Limit-l.Least), Remaining: l.Least})
-	}
-	tightest := then.Tightest()
-	if !tightest.Refuses() {
+func newPlanLeast(l *plan.LimitPlan) *PlanLeast {
+	if l == nil {
 		return nil
 	}
-	at := slices.IndexFunc(limits, func(l plan.LimitPlan) bool { return l.Name == tightest.Name })
-	found := &PlanLeast{Limit: tightest.Name, Remaining: tightest.Remaining, At: Instant(limits[at].LeastAt)}
-	if found.Remaining == 0 {
+	found := &PlanLeast{Limit: l.Name, Remaining: l.Least, At: Instant(l.LeastAt)}
+	if l.Least == 0 {
 		found.EmptyAt = found.At
 	}
 	return found

@@ -1,7 +1,6 @@
 package answer
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -105,17 +104,9 @@ func NewPlan(q *plan.Question, p, high *plan.Plan, advice *plan.Advice, advised 
 		answer.High, answer.high = Text(planVerdict(high)), high.FirstCut("")
 	}
 	for _, b := range p.Budgets {
-		one := planBudget{b.Name, []PlanLimit{}, budget.Status{Budget: b.Name, At: p.From}}
+		one := planBudget{b.Name, []PlanLimit{}, q.Now(&b)}
 		for i := range b.Limits {
-			l := &b.Limits[i]
-			one.Limits = append(one.Limits, newPlanLimit(l))
-			one.Now.Limits = append(one.Now.Limits, budget.LimitStatus{Limit: l.Limit, Used: l.UsedNow, Remaining: l.Limit.Remaining(l.UsedNow)})
-		}
-		if at := slices.IndexFunc(q.Budgets, func(asked plan.Budget) bool { return asked.Name == b.Name }); at >= 0 {
-			one.Now.Observe = q.Budgets[at].Observe
-			for _, lock := range q.Budgets[at].Locks {
-				one.Now.Locks = append(one.Now.Locks, plan.LockOf(lock))
-			}
+			one.Limits = append(one.Limits, newPlanLimit(&b.Limits[i]))
 		}
 		answer.Budgets = append(answer.Budgets, one)
 	}

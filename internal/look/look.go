@@ -82,18 +82,13 @@ func (o Overview) JSON() answer.Overview {
 	return told
 }
 
-// Only leaves the limits with a name, or that cover an operation, as [budget.Status.Only] does, the
-// budgets that have any of them, and their jobs.
-func (o *Overview) Only(limit, operation string) {
-	left := map[string]bool{}
-	var list []budget.Status
-	for _, b := range o.Budgets {
-		if b = b.Only(limit, operation); len(b.Limits) > 0 {
-			list, left[b.Budget] = append(list, b), true
-		}
-	}
-	o.Budgets = list
-	o.Jobs = slices.DeleteFunc(slices.Clone(o.Jobs), func(j answer.Job) bool { return !left[j.Budget] })
+// Only narrows it as [budget.Only] does, and to the jobs of the budgets that are left.
+func (o *Overview) Only(limit, operation string) (err error) {
+	o.Budgets, err = budget.Only(o.Budgets, limit, operation)
+	o.Jobs = slices.DeleteFunc(slices.Clone(o.Jobs), func(j answer.Job) bool {
+		return !slices.ContainsFunc(o.Budgets, func(b budget.Status) bool { return b.Budget == j.Budget })
+	})
+	return err
 }
 
 // Overview reads the budgets named, the jobs that spend them, and the alerts.

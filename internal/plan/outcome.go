@@ -53,11 +53,6 @@ type RunPlan struct {
 // Lock stands for a lock in Pass.Limit.
 const Lock = "lock"
 
-// LockOf is a lock as a budget's status has it.
-func LockOf(l driver.LockView) budget.Lock {
-	return budget.Lock{Limit: l.Limit, Until: instant(l.Until), Since: instant(l.Since), Why: l.Why}
-}
-
 // Reset is a calendar limit's reset, and what is left of it then.
 type Reset struct {
 	At   int64 // µs
@@ -76,7 +71,7 @@ func (s *simulation) noteRefusal(p *pass, no *refused) {
 	}
 	result.At, result.Limit = instant(s.now), no.limit
 	if no.lock {
-		lock := LockOf(*no.closed)
+		lock := lockOf(no.closed)
 		result.Limit, result.Lock = Lock, &lock
 	}
 	var rest []driver.Need
