@@ -93,7 +93,7 @@ func (t *Tightest) Empty() bool { return t.Lock != nil || t.Remaining == 0 }
 func (t *Tightest) Refuses() bool { return t != nil && (!t.Observe || t.Lock != nil) }
 
 // Only is the status with the limits that have a name, or for per = "operation" that name
-// before a colon, and that cover an operation; empty: any. Remaining stays as it is.
+// before a colon, and that cover an operation; empty: any. Remaining is unchanged.
 func (s Status) Only(name, operation string) Status {
 	s.Limits = slices.DeleteFunc(slices.Clone(s.Limits), func(l LimitStatus) bool {
 		return name != "" && l.Name != name && !strings.HasPrefix(l.Name, name+":") || operation != "" && !l.Covers(operation)
