@@ -22,11 +22,11 @@ func (f *Fetch) read(body []byte) (*page, error) {
 	if err := checkUTF8(body); err != nil {
 		return nil, err
 	}
-	next, err := f.nextToken(body)
+	next, named, err := f.nextToken(body)
 	if err != nil {
 		return nil, err
 	}
-	return &page{lines: lines, next: next}, nil
+	return &page{lines: lines, next: next, bare: !named}, nil
 }
 
 // checkUTF8 returns an error with the place of the first byte that is not UTF-8. JSON has
@@ -84,21 +84,22 @@ func (f *Fetch) lines(body []byte) ([]byte, error) {
 	return lines.Bytes(), nil
 }
 
-// nextToken returns the token of the next page; empty for the last page.
-func (f *Fetch) nextToken(body []byte) (string, error) {
+// nextToken returns the token of the next page; empty for the last page. named reports
+// whether the body has the field at all.
+func (f *Fetch) nextToken(body []byte) (token string, named bool, err error) {
 	if f.NextFrom == "" {
-		return "", nil
+		return "", true, nil
 	}
 	found, ok, err := dig(body, f.NextFrom)
 	switch {
 	case err != nil:
-		return "", err
+		return "", false, err
 	case !ok, found.Kind == jsonpath.Null, found.Raw == "false":
-		return "", nil
+		return "", ok, nil
 	case found.Kind == jsonpath.String, found.Kind == jsonpath.Number:
-		return found.Text(), nil
+		return found.Text(), true, nil
 	}
-	return "", fmt.Errorf("%q is neither a string nor a number: check next_page", f.NextFrom)
+	return "", true, fmt.Errorf("%q is neither a string nor a number: check next_page", f.NextFrom)
 }
 
 // dig finds the value at a path of a body; false if the body has no such path.

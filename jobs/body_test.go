@@ -117,7 +117,7 @@ func checkToken(t *testing.T, fetch *Fetch, body []byte, valid bool) {
 		}
 		right = right && valid
 	}
-	got, err := fetch.nextToken(body)
+	got, _, err := fetch.nextToken(body)
 	if (err == nil) != right || got != want && right {
 		t.Fatalf("token %q of %q: %q, %v, want %q", fetch.NextFrom, body, got, err, want)
 	}

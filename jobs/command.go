@@ -159,7 +159,9 @@ func (r *run) spentSince(began time.Time) {
 	span := time.Since(began) + skew
 	found, err := r.budget.RunSpent(ctx, r.label, span)
 	if err != nil {
-		r.log.Debug("the units that the command spent are not known", "error", err)
+		r.log.Warn("the units that the command spent are not known", "error", err)
+		r.record.Unknown = true
+		r.record.Warning = fmt.Sprintf("the units that it spent are not known, since the ledger could not be read: quotactl ledger %s --by run shows them: %v", r.job.Budget, err)
 		return
 	}
 	spent := make([]needs.Amount, 0, len(found.Rows))

@@ -101,7 +101,7 @@ func (r *Run) goesOn(j *Job) bool {
 	case r.Outcome != Exhausted:
 		return false
 	}
-	return r.Started.IsZero() || j.Checkpoint > 0 || r.Units == 0 && r.Calls == 0
+	return r.Started.IsZero() || j.Checkpoint > 0 || r.spentNothing()
 }
 
 // The pauses before a pass is tried again whose command says that it is exhausted although
@@ -120,7 +120,7 @@ func (p *pass) unitsReturn(d *deferred, part, soFar Record) {
 	at, asked := p.returns, max(0, time.Until(p.asksAgain))
 	d.At, d.wait, d.Held, d.HoldsEnded = at, asked, p.besideHolds, -1
 	p.mu.Unlock()
-	d.patient = p.held.claim.Part > 1 && part.Units == 0
+	d.patient = p.held.claim.Part > 1 && part.Units == 0 && !part.Unknown
 	if at != 0 && p.job.Hold == HoldNone && !d.patient {
 		return
 	}

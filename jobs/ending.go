@@ -32,7 +32,7 @@ func (e *ending) Unwrap() error { return e.err }
 // of adapts the ending to a run: a run that was stopped after it had spent is drained,
 // not skipped.
 func (e *ending) of(run Run) *ending {
-	if e == nil || e.outcome != Skipped || run.Units == 0 && run.Calls == 0 {
+	if e == nil || e.outcome != Skipped || run.spentNothing() {
 		return e
 	}
 	drained := *e

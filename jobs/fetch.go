@@ -159,6 +159,10 @@ func (f *fetchRun) pages(ctx context.Context, token string) *ending {
 		if end != nil {
 			return end
 		}
+		if got.bare && f.number() == 1 && f.run.job.Fetch.MaxPages != 1 {
+			f.run.record.Warning = fmt.Sprintf("page 1 has no %q, so it was taken for the only page: if the upstream has more, check next_page", f.run.job.Fetch.NextFrom)
+			f.run.log.Warn("the first page does not say whether there is another: it was taken for the only page", "field", f.run.job.Fetch.NextFrom)
+		}
 		if got.unchanged {
 			f.run.record.Unchanged++
 		} else if err := f.output.write(got.lines); err != nil {
@@ -200,6 +204,7 @@ const maxThrottled = 3
 type page struct {
 	lines     []byte // for the output
 	next      string // the next page's token; empty: this is the last page
+	bare      bool   // the body has no field that would name the next page
 	unchanged bool   // since it was last fetched
 	validator validator
 }

@@ -197,9 +197,7 @@ func checkOperation(node config.Node, name string, upstream config.Upstream, kno
 			suggest.DidYouMean(name, slices.Collect(maps.Keys(upstream.Costs))))
 		return false
 	}
-	if !slices.ContainsFunc(upstream.Limits, func(l limit.Limit) bool {
-		return l.Covers(name) && l.Window.Kind != limit.Concurrent
-	}) {
+	if !slices.ContainsFunc(upstream.Limits, func(l limit.Limit) bool { return l.Covers(name) }) {
 		node.Fail("no limit covers operation %q: add it to a limit's operations in [upstream.%s.limit]", name, upstream.Name)
 		return false
 	}

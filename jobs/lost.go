@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -184,6 +185,9 @@ func (j *Job) addSpent(record *Record, c *claim, order []string, spent map[strin
 		run.Units, run.Calls = max(run.Units, row.Units), max(run.Calls, int(row.Calls))
 		switch {
 		case run.Outcome != "":
+		case begun && spent == nil:
+			run.Unknown, run.Warning = true, fmt.Sprintf("the units that it spent after its daemon's last heartbeat are not known: quotactl ledger %s --by run shows them", c.Budget)
+			fallthrough
 		case begun:
 			run.Outcome, run.Reason = Lost, ReasonCrashed
 		default:

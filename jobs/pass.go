@@ -82,6 +82,13 @@ func (r *Runner) pass(ctx, soft context.Context, j *Job, claimed claim, next str
 	helpers.Wait()
 	record.Ended = Instant{r.now()}
 	record.conclude()
+	if slices.ContainsFunc(record.Runs, func(run Run) bool { return run.Pages > 1 }) { // then the path is right
+		for i := range record.Runs {
+			if run := &record.Runs[i]; run.Pages == 1 && !run.Unknown {
+				run.Warning = ""
+			}
+		}
+	}
 	if p.unstarted(record) {
 		by := p.giveBack(ctx, record)
 		if by == nil {

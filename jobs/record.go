@@ -120,6 +120,8 @@ type Record struct {
 	Host string `json:"host,omitempty"`
 	// Units is the sum that was charged, even for calls that failed.
 	Units int64 `json:"units"`
+	// Unknown: what a run was charged is not known; Units is then the sum of the others.
+	Unknown bool `json:"units_unknown,omitempty"`
 	// Error says why the pass did not begin; empty if it began.
 	Error string `json:"error"`
 	// Parts is in how many parts it ran, if it was deferred; else 0.
@@ -140,6 +142,8 @@ type Run struct {
 	Ended   Instant `json:"ended,omitzero"`
 	Units   int64   `json:"units"` // that were charged
 	Calls   int     `json:"calls"` // that were charged, one for each request
+	// Unknown: what was charged is not known, or not all of it.
+	Unknown bool `json:"units_unknown,omitempty"`
 	// Spent is both by operation; nil if that is not known.
 	Spent []needs.Amount `json:"spent,omitzero"`
 	Pages int            `json:"pages"` // that this run fetched whole
@@ -153,6 +157,8 @@ type Run struct {
 	// empty if there is none.
 	Output string `json:"output"`
 	Error  string `json:"error"`
+	// Warning says what may be wrong with a run that succeeded, or is not known of it.
+	Warning string `json:"warning,omitempty"`
 	// Log is its last lines.
 	Log []string `json:"log,omitempty"`
 }
@@ -172,11 +178,14 @@ func (r *Run) spend(spent []needs.Amount) {
 	}
 }
 
+// spentNothing reports whether a run is known to have been charged nothing.
+func (r *Run) spentNothing() bool { return r.Units == 0 && r.Calls == 0 && !r.Unknown }
+
 // conclude sums up the runs.
 func (r *Record) conclude() {
-	r.Units, r.Outcome, r.Reason = 0, Succeeded, ""
+	r.Units, r.Unknown, r.Outcome, r.Reason = 0, false, Succeeded, ""
 	for _, run := range r.Runs {
-		r.Units += run.Units
+		r.Units, r.Unknown = r.Units+run.Units, r.Unknown || run.Unknown
 		if slices.Index(severity, run.Outcome) < slices.Index(severity, r.Outcome) {
 			r.Outcome, r.Reason = run.Outcome, run.Reason
 		}
@@ -242,6 +251,8 @@ func (r *Record) concludeAs(reason string) {
 
 // then is a run that was left, with what a later part of its pass made of it.
 func (r Run) then(later Run) Run {
+	r.Unknown = r.Unknown || later.Unknown
+	later.Unknown = r.Unknown
 	if later.Started.IsZero() && !r.Started.IsZero() { // it was cut, and did not go on
 		if r.Units, r.Calls = r.Units+later.Units, r.Calls+later.Calls; later.Calls > 0 {
 			r.Spent = nil // a part that was lost took more, of which the operations are not known

@@ -263,7 +263,7 @@ func (u *Upstream) checkCosts(costs []Node, allLimits bool) {
 			if !l.Covers(cost.Key()) {
 				continue
 			}
-			covered = covered || l.Window.Kind != limit.Concurrent
+			covered = true
 			switch above := l.Amount(units) > l.Limit; {
 			case above && (u.Observe || l.Observe):
 				cost.Warn("operation %q costs %d, more than limit %s allows (%d): the limit only observes; once it enforces, such a call could never be made",
@@ -274,19 +274,9 @@ func (u *Upstream) checkCosts(costs []Node, allLimits bool) {
 			}
 		}
 		if !covered && allLimits {
-			cost.Fail("no limit covers operation %q: add it to a limit's operations, or write a limit without operations%s", cost.Key(), u.onlyOpen(cost.Key()))
+			cost.Fail("no limit covers operation %q: add it to a limit's operations, or write a limit without operations", cost.Key())
 		}
 	}
-}
-
-// onlyOpen says, if so, that the only limits on the operation count open reservations.
-func (u *Upstream) onlyOpen(operation string) string {
-	for _, limit := range u.Limits {
-		if limit.Covers(operation) {
-			return "; limit " + limit.Name + " counts only open reservations, not plain charges"
-		}
-	}
-	return ""
 }
 
 // checkUnknown finds a price for unknown operations that is above a limit, or 0.

@@ -86,7 +86,7 @@ func TestDocumentedResumeUnderTheDaemon(t *testing.T) {
 		}
 		must.Do(t, json.Unmarshal(j.run(0, "quotactl", "run", "--once", "--json"), &answer))
 		pass := answer.Passes[0]
-		if pass.Outcome != "succeeded" || pass.Runs[0].Resumed || !pass.Runs[1].Resumed || pass.Runs[0].Units+pass.Runs[1].Units != want {
+		if pass.Outcome != "succeeded" || !pass.Runs[0].Resumed || pass.Runs[1].Resumed || pass.Runs[0].Units+pass.Runs[1].Units != want {
 			t.Errorf("here %t: %+v, want %d units", here, pass, want)
 		}
 		j.asked(want)

@@ -285,10 +285,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
-	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/jobs/client"
 )
 
@@ -296,9 +297,9 @@ func main() { fmt.Println(charge != nil, reserve != nil, lease != nil, run != ni
 
 func fetch(context.Context, []byte) (next []byte, err error) { return nil, nil }
 
-func run(b *budget.Budget) error {
+func run(store driver.Store, spec budget.Spec) error {
 `+w.block("go", "run")+`
-	fmt.Println(transport)
+	fmt.Println(b)
 	return err
 }
 

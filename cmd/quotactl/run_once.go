@@ -4,13 +4,14 @@ import (
 	"context"
 	"time"
 
+	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/jobs"
 	"github.com/quotactl/quotactl/jobs/sandbox"
 )
 
 // onceAnswer is the JSON answer of run --once.
 type onceAnswer struct {
-	Passes  []jobs.Pass    `json:"passes"`
+	Passes  []answer.Pass  `json:"passes"`
 	Sandbox *sandboxAnswer `json:"sandbox,omitempty"`
 }
 
@@ -36,11 +37,11 @@ func (a *app) runOnce(ctx context.Context, drain <-chan struct{}, list []*jobs.J
 	passes := runner.Once(ctx, drain)
 	said()
 	if asJSON {
-		answer := onceAnswer{Passes: append([]jobs.Pass{}, passes...)}
+		made := onceAnswer{Passes: answer.Passes(passes)}
 		if upstream != nil {
-			answer.Sandbox = &sandboxAnswer{upstream.Usage(), upstream.counted()}
+			made.Sandbox = &sandboxAnswer{upstream.Usage(), upstream.counted()}
 		}
-		err = writeJSON(a.stdout, answer)
+		err = writeJSON(a.stdout, made)
 	} else {
 		if err = told.err; err == nil {
 			err = a.summary(ctx, passes, options.Budgets, upstream)

@@ -170,7 +170,11 @@ func pingBody(pass jobs.Record) string {
 	if pass.Reason != "" {
 		fmt.Fprintf(&b, " (%s)", pass.Reason)
 	}
-	fmt.Fprintf(&b, ", %d units\n", pass.Units)
+	if pass.Unknown {
+		b.WriteString(", units not known\n")
+	} else {
+		fmt.Fprintf(&b, ", %d units\n", pass.Units)
+	}
 	if pass.Error != "" {
 		b.WriteString(pass.Error + "\n")
 	}

@@ -26,7 +26,8 @@ type Run struct {
 	Note    string        `json:"note,omitempty"`
 	Parts   int           `json:"parts,omitempty"` // of the pass, if it was deferred
 	jobs.Run
-	Took *Seconds `json:"took_seconds"` // null for a run that has not ended, or was not started
+	Units *int64   `json:"units"`        // null: not known
+	Took  *Seconds `json:"took_seconds"` // null for a run that has not ended, or was not started
 	// LastSuccess is when the job's last successful pass of all regions ended, null before
 	// the first. Only runs --errors has it, for runs that found too few units.
 	LastSuccess *Instant `json:"last_success,omitempty"`
@@ -42,15 +43,16 @@ func RunsOf(pass jobs.Pass) []Run {
 	}
 	if len(pass.Runs) == 0 {
 		whole.Run = jobs.Run{
-			Outcome: pass.Outcome, Reason: pass.Reason, Started: pass.Started, Ended: pass.Ended, Units: pass.Units, Error: pass.Error,
+			Outcome: pass.Outcome, Reason: pass.Reason, Started: pass.Started, Ended: pass.Ended, Error: pass.Error,
 		}
+		whole.Units = known(pass.Units, pass.Unknown)
 		whole.took()
 		return []Run{whole}
 	}
 	list := make([]Run, len(pass.Runs))
 	for i, of := range pass.Runs {
 		r := whole
-		r.Run = of
+		r.Run, r.Units = of, known(of.Units, of.Unknown)
 		if of.Error == "" && of.Outcome == pass.Outcome { // what befell the pass befell the run
 			r.Error = pass.Error
 		}
@@ -58,6 +60,39 @@ func RunsOf(pass jobs.Pass) []Run {
 		list[i] = r
 	}
 	return list
+}
+
+// known is a number of units; nil if it is not known.
+func known(units int64, unknown bool) *int64 {
+	if unknown {
+		return nil
+	}
+	return &units
+}
+
+// Pass is a pass as run --once shows it.
+type Pass struct {
+	jobs.Pass
+	Units *int64    `json:"units"` // null: not known
+	Runs  []PassRun `json:"runs"`
+}
+
+// PassRun is a run of a pass.
+type PassRun struct {
+	jobs.Run
+	Units *int64 `json:"units"` // null: not known
+}
+
+// Passes are passes with their runs.
+func Passes(list []jobs.Pass) []Pass {
+	passes := make([]Pass, len(list))
+	for i, pass := range list {
+		passes[i] = Pass{Pass: pass, Units: known(pass.Units, pass.Unknown), Runs: make([]PassRun, len(pass.Runs))}
+		for place, run := range pass.Runs {
+			passes[i].Runs[place] = PassRun{run, known(run.Units, run.Unknown)}
+		}
+	}
+	return passes
 }
 
 // took fills in how long it took.

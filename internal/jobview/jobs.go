@@ -68,7 +68,7 @@ func addJob(on screen.Screen, v answer.Job, t *table.Table, at time.Time, ahead 
 		if on.Terminal {
 			ago = on.Away(when.Time)
 		}
-		last, units = fmt.Sprintf("%s %s", on.Outcome(string(v.LastPass.Outcome)), ago), on.Number(v.LastPass.Units)
+		last, units = fmt.Sprintf("%s %s", on.Outcome(string(v.LastPass.Outcome)), ago), number(on, v.LastPass.Units, v.LastPass.Unknown)
 	}
 	t.Add(v.Name, next, on.Outcome(v.State()), last, units, v.Schedule.String()+" "+v.Schedule.Zone().String())
 	for _, note := range slices.Concat(Now(on, v), view.Deferred(on, v, at), Waits(on, v)) {

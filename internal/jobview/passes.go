@@ -19,13 +19,16 @@ func Run(on screen.Screen, run jobs.Run) string {
 	if run.Reason != "" {
 		parts = append(parts, run.Reason)
 	}
-	parts = append(parts, view.Plural(run.Pages, "page"), view.Plural(int(run.Units), "unit"))
+	parts = append(parts, view.Plural(run.Pages, "page"), amount(run.Units, run.Unknown))
 	if run.Output != "" {
 		parts = append(parts, run.Output)
 	}
 	text := "  " + strings.Join(parts, "  ") + "\n"
 	if run.Error != "" {
 		text += "      " + run.Error + "\n"
+	}
+	if run.Warning != "" {
+		text += "      " + run.Warning + "\n"
 	}
 	return text
 }
@@ -34,7 +37,7 @@ func Run(on screen.Screen, run jobs.Run) string {
 // beginning.
 func Passes(on screen.Screen, passes []jobs.Pass) string {
 	t := on.Table("JOB", "REGION", "OUTCOME", "REASON", ">PAGES", ">UNITS")
-	pages, units := 0, int64(0)
+	pages, units, unknown := 0, int64(0), false
 	for _, pass := range passes {
 		if len(pass.Runs) == 0 {
 			t.Add(pass.Job, "-", on.Outcome(string(pass.Outcome)), pass.Reason, "0", "0")
@@ -44,12 +47,12 @@ func Passes(on screen.Screen, passes []jobs.Pass) string {
 			if region == "" {
 				region = "-"
 			}
-			t.Add(pass.Job, region, on.Outcome(string(run.Outcome)), run.Reason, fmt.Sprint(run.Pages), on.Number(run.Units))
+			t.Add(pass.Job, region, on.Outcome(string(run.Outcome)), run.Reason, fmt.Sprint(run.Pages), number(on, run.Units, run.Unknown))
 			pages += run.Pages
 		}
-		units += pass.Units
+		units, unknown = units+pass.Units, unknown || pass.Unknown
 	}
-	t.Add("total", "", "", "", fmt.Sprint(pages), on.Number(units))
+	t.Add("total", "", "", "", fmt.Sprint(pages), number(on, units, unknown))
 	return t.String() + notBegun(on, passes)
 }
 

@@ -49,7 +49,7 @@ func addRun(on screen.Screen, t *table.Table, r answer.Run, at time.Time, oneJob
 	}
 	outcome = on.Outcome(outcome)
 	if !r.Started.IsZero() {
-		units, pages = on.Number(r.Units), on.Number(int64(r.Pages))
+		units, pages = number(on, r.Run.Units, r.Unknown), on.Number(int64(r.Pages))
 		switch {
 		case !r.Ended.IsZero():
 			took = view.Roughly(max(0, r.Ended.Sub(r.Started.Time)))
@@ -57,8 +57,8 @@ func addRun(on screen.Screen, t *table.Table, r answer.Run, at time.Time, oneJob
 			took = view.Roughly(max(0, at.Sub(r.Started.Time)))
 		}
 	}
-	if r.Started.IsZero() && r.Units > 0 { // of a lost run the ledger alone knows
-		units = on.Number(r.Units)
+	if r.Started.IsZero() && (r.Run.Units > 0 || r.Unknown) { // of a lost run the ledger alone knows
+		units = number(on, r.Run.Units, r.Unknown)
 	}
 	region := cmp.Or(r.Region, "-")
 	if oneJob {
@@ -77,6 +77,9 @@ func addRun(on screen.Screen, t *table.Table, r answer.Run, at time.Time, oneJob
 	}
 	if r.Error != "" {
 		t.Below("", view.Shown(r.Error))
+	}
+	if r.Warning != "" {
+		t.Below("", view.Shown(r.Warning))
 	}
 	for _, line := range r.Log {
 		t.Below("| ", view.Shown(line))

@@ -20,7 +20,7 @@ type RunsAsked struct {
 
 // wants reports whether a run is one that is asked for.
 func (q *RunsAsked) wants(run jobs.Run) bool {
-	return (!q.Errors || slices.Contains(answer.WentWrong, run.Outcome) || answer.WantedUnits(run)) &&
+	return (!q.Errors || run.Warning != "" || slices.Contains(answer.WentWrong, run.Outcome) || answer.WantedUnits(run)) &&
 		(len(q.Outcomes) == 0 || slices.Contains(q.Outcomes, string(run.Outcome))) &&
 		(len(q.Regions) == 0 || slices.Contains(q.Regions, run.Region))
 }

@@ -26,6 +26,7 @@ type jobRow struct {
 	OutcomeLevel               string
 	Last, Next                 time.Time
 	Units                      int64
+	Unknown                    bool // how many units
 	Needs, Fits, FitsLevel     string
 	Notes                      []string
 	Line                       timeline
@@ -39,7 +40,7 @@ func newJobRow(one answer.Job, ahead look.Foresight) jobRow {
 		row.Next = time.Time{}
 	}
 	if last := one.LastPass; last != nil {
-		row.Outcome, row.Units, row.Last = string(last.Outcome), last.Units, last.Ended.Time
+		row.Outcome, row.Units, row.Unknown, row.Last = string(last.Outcome), last.Units, last.Unknown, last.Ended.Time
 		if row.Last.IsZero() {
 			row.Last = last.Tick.Time
 		}

@@ -19,6 +19,7 @@ type runRow struct {
 	Job, Region, Outcome, Reason, Level string
 	Took                                string
 	Units                               int64
+	Unknown                             bool // how many units
 	Pages                               int
 	Started                             bool
 	Why                                 string // the pass began
@@ -32,7 +33,7 @@ func runRows(list []answer.Run, now time.Time) []runRow {
 	rows := make([]runRow, len(list))
 	for i, r := range list {
 		row := runRow{
-			Tick: r.Tick.Time, Job: r.Job, Region: r.Region, Outcome: string(r.Outcome), Reason: r.Reason, Level: outcomeLevel(r.Outcome), Units: r.Units, Pages: r.Pages,
+			Tick: r.Tick.Time, Job: r.Job, Region: r.Region, Outcome: string(r.Outcome), Reason: r.Reason, Level: outcomeLevel(r.Outcome), Units: r.Run.Units, Unknown: r.Unknown, Pages: r.Pages,
 			Started: !r.Started.IsZero(), Error: r.Error, Log: r.Log,
 		}
 		if i == 0 || list[i-1].Job != r.Job || list[i-1].Tick != r.Tick {
@@ -50,6 +51,9 @@ func runRows(list []answer.Run, now time.Time) []runRow {
 		}
 		if r.Parts > 1 {
 			row.Notes = append(row.Notes, fmt.Sprintf("deferred: it ran in %d parts", r.Parts))
+		}
+		if r.Warning != "" {
+			row.Notes = append(row.Notes, r.Warning)
 		}
 		id := fnv.New64a()
 		_, _ = fmt.Fprintf(id, "%s %s %d %d", r.Job, r.Region, r.Tick.UnixMicro(), r.Started.UnixMicro()) // a hash does not fail
