@@ -259,8 +259,8 @@ func (p *pass) ended(place int, run *Run, end *ending) {
 	p.note(place, *run)
 }
 
-// tellRest tells of the runs that were not started. It follows the record: a pass of which
-// none was started may be given back, for another daemon to run.
+// tellRest reports the runs that were not started. It follows the record: a pass that started
+// none may be given back, for another daemon to run.
 func (p *pass) tellRest(record Record) {
 	for _, run := range record.Runs[p.begun:p.regions] {
 		p.tell(run)

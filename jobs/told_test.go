@@ -114,7 +114,7 @@ func TestDecisionsThatCannotBeStoredAreNotTold(t *testing.T) {
 	}
 }
 
-// Records whose answers are lost are told once, whoever makes them: ticks missed and
+// Records whose answers are lost are reported once, whoever makes them: ticks missed and
 // skipped, passes lost, and passes that ended.
 func TestRecordsWhoseAnswersAreLostAreToldOnce(t *testing.T) {
 	for name, catchUp := range map[string]string{"missed": "none", "caught up": "last"} {
@@ -152,7 +152,7 @@ func TestRecordsWhoseAnswersAreLostAreToldOnce(t *testing.T) {
 	}
 }
 
-// A pass that is declared dead while its daemon still runs it is told of by who declares it
+// A pass that is declared dead while its daemon still runs it is reported by who declares it
 // dead, be that a manual pass.
 func TestAPassThatWasDeclaredDeadIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

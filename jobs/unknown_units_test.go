@@ -10,7 +10,7 @@ import (
 	"github.com/quotactl/quotactl/jobs/needs"
 )
 
-// unread is a store of which nobody learns what was spent.
+// unread is a store that does not say what was spent.
 type unread struct{ driver.Store }
 
 func (unread) Spent(context.Context, driver.SpentQuery) (driver.Spent, error) {
