@@ -25,7 +25,7 @@ type pass struct {
 	soft, hard context.Context
 	beats      beats
 	regions    int  // how many it has
-	begun      int  // how many of them were told of as their runs ended: the first
+	begun      int  // how many of them, the first, were reported as their runs ended
 	holding    held // what it holds of the budget
 	// unreached is when the first of the last looks and holds found no store, none of which was
 	// answered since; zero: the last was answered. Only what starts runs uses it.

@@ -257,7 +257,7 @@ func (a *app) labelsOfRun(changed func(string) bool, f *chargeFlags) error {
 	if changed("run") {
 		run.Labels.Run = ""
 	}
-	if changed("fence") { // with it the call is charged as it is
+	if changed("fence") { // the call itself says its pass
 		run.Fence, err = 0, nil
 		run.Complete(&f.call)
 	}
