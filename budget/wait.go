@@ -103,11 +103,7 @@ func (b *Budget) wait(ctx context.Context, call Call, lease int64) (receipt Rece
 			jitter = max(0, min(jitter, time.Until(deadline)-soonest))
 			again = min(again, jitter)
 		}
-		asleep := refused.Limit
-		if l, known := b.limitNamed(asleep); known {
-			asleep = partName(l, call.Labels.Job)
-		}
-		if !b.waits.sleeps(place, refused, asleep, soonest) {
+		if !b.waits.sleeps(place, refused, b.bindingPart(refused, call.Labels.Job), soonest) {
 			continue
 		}
 		look := min(refused.RetryAfter+jitter, waitLook)

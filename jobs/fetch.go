@@ -40,7 +40,7 @@ const longestLease = budget.MaxLease - time.Minute
 // means that the region is complete.
 func (r *run) fetch() *ending {
 	r.record.Attempts = 1
-	f := &fetchRun{run: r, asOf: r.tick, spent: &spending{run: r}, holds: r.secrets.finder(r.job)}
+	f := &fetchRun{run: r, asOf: r.tick, spent: &spending{run: r, line: r.budget.Line()}, holds: r.secrets.finder(r.job)}
 	ctx, cancel := context.WithTimeoutCause(r.hard, r.job.Timeout, errTimedOut)
 	defer cancel()
 	if _, err := r.secrets.of(r.job); err != nil { // checked before anything is charged
@@ -215,6 +215,7 @@ type page struct {
 func (f *fetchRun) page(ctx context.Context, token string) (*page, *ending) {
 	var open time.Time  // how long to wait for requests under way
 	recovering := false // the wait for a recovery was logged
+	defer f.spent.line.Leave()
 	for throttled := 0; ; {
 		if f.run.soft.Err() != nil {
 			return nil, cut(f.run.soft)
@@ -249,10 +250,24 @@ func (f *fetchRun) page(ctx context.Context, token string) (*page, *ending) {
 		if !waits {
 			return nil, end
 		}
-		if end := f.run.pause(ctx, wait); end != nil {
+		if end := f.run.waitInLine(ctx, f.spent.line, refused, wait); end != nil {
 			return nil, end
 		}
 	}
+}
+
+// waitInLine waits until a refused call is to be made again, in the order of those that wait:
+// behind others for as long as the job's MaxWait, unless the call alone would wait longer.
+func (r *run) waitInLine(ctx context.Context, line *budget.Line, refused *budget.RefusedError, wait time.Duration) *ending {
+	until := time.Now().Add(wait)
+	ctx, cancel := either(ctx, r.soft)
+	defer cancel()
+	patient, stop := context.WithTimeout(ctx, max(wait, r.job.MaxWait)+leastRefusalWait)
+	defer stop()
+	if line.Wait(patient, refused, wait) == nil {
+		return nil
+	}
+	return waitFor(ctx, time.Until(until))
 }
 
 // leastRefusalWait is the shortest wait for a request under way that holds the units
@@ -276,7 +291,8 @@ func refusalWait(from *budget.Budget, refused *budget.RefusedError, longest time
 
 // spending sums the units and calls of a run's requests, by operation.
 type spending struct {
-	run *run
+	run  *run
+	line *budget.Line // of a page that was refused, until it is charged
 
 	mu   sync.Mutex // guards took
 	took []needs.Amount
@@ -313,6 +329,7 @@ func (s *spending) add(operation string, units, calls int64) {
 
 // Charged implements budgethttp.Observer.
 func (s *spending) Charged(r budget.Receipt) {
+	s.line.Leave()
 	s.add(r.Operation, r.Units, 1)
 	s.run.log.Debug("charged", "operation", r.Operation, "units", r.Units, "limit", r.Limit, "remaining", r.Remaining)
 	s.run.held.claim.spends()

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs/sandbox"
@@ -263,4 +264,30 @@ func TestAtMostParallelRunsGoAtOnce(t *testing.T) {
 			check.Equal(t, most, test.want, test.parallel, "… at once")
 		})
 	}
+}
+
+// A page that is refused waits in line: a call that comes later and needs less is charged after it,
+// although its units are there.
+func TestARefusedPageIsNotOvertaken(t *testing.T) {
+	inBubble(t, "in line", func(t *testing.T) {
+		w := newWorld(t, setup{
+			cost: "2",
+			job:  `regions = ["US"]` + "\nmax_wait = \"30s\"",
+			more: `
+[upstream.youtube.limit.burst]
+limit = 3
+window = "10s"`,
+		})
+		began := time.Now()
+		after := make(chan time.Duration, 1)
+		go func() {
+			time.Sleep(time.Second)
+			one := int64(1)
+			receipt, err := w.options.Budgets["youtube/key1"].Wait(t.Context(), budget.Call{Operation: "videos.list", Units: &one})
+			check.NoError(t, err)
+			after <- receipt.At.Sub(began).Truncate(time.Second)
+		}()
+		must.Equal(t, w.once().Outcome, Succeeded, "the pass")
+		check.Equal(t, <-after, 10*time.Second, "the small call was charged after")
+	})
 }
