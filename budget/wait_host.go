@@ -41,14 +41,14 @@ const (
 
 // note is the content of a waiter's file.
 type note struct {
-	Limit     string    `json:"limit"`
-	Asleep    string    `json:"asleep"` // as sleep.limit
-	Remaining int64     `json:"remaining"`
-	RetryAt   time.Time `json:"retry_at"`
-	Until     time.Time `json:"until"`
-	Soonest   time.Time `json:"soonest"`
-	Locked    bool      `json:"locked,omitempty"`
-	Why       string    `json:"why,omitempty"`
+	Limit   string    `json:"limit"`
+	Asleep  string    `json:"asleep"` // as sleep.limit
+	Left    int64     `json:"left"`
+	Fits    time.Time `json:"fits"` // on the store's clock
+	Until   time.Time `json:"until"`
+	Soonest time.Time `json:"soonest"`
+	Locked  bool      `json:"locked,omitempty"`
+	Cause   string    `json:"cause,omitempty"` // of the lock
 }
 
 // newHostLine is the line in a directory, nil for none.
@@ -71,15 +71,17 @@ type ticket struct {
 	path string
 }
 
-// show lets the other processes see what p waits for. What cannot be written is not seen:
+// show lets the other processes see what p waits for. If the file cannot be written, they do not:
 // then the waiters of the host meet, as those of several hosts do.
 func (h *hostLine) show(p *place, s *sleep) {
 	if h == nil {
 		return
 	}
-	n := note{s.refused.Limit, s.limit, s.refused.Remaining, s.refused.RetryAt, s.until, s.soonest, errors.Is(s.refused, ErrLocked), s.refused.Why}
+	r := s.refused
+	n := note{r.Limit, s.limit, r.Remaining, r.RetryAt, s.until, s.soonest, errors.Is(r, ErrLocked), r.Why}
 	text, err := json.Marshal(n)
-	path := filepath.Join(h.dir, fmt.Sprintf("%s.%020d.%s.%d.%s", h.budget, p.came.UnixNano(), h.own, p.number, digest(s.limit)))
+	name := fmt.Sprintf("%s.%020d.%s.%d.%s", h.budget, p.came.UnixNano(), h.own, p.number, digest(s.limit))
+	path := filepath.Join(h.dir, name)
 	if p.ticket == nil && err == nil {
 		p.ticket, err = newTicket(path)
 	}
@@ -90,7 +92,7 @@ func (h *hostLine) show(p *place, s *sleep) {
 		p.ticket.path = path
 	}
 	if p.ticket.file.Truncate(0) == nil {
-		_, _ = p.ticket.file.WriteAt(text, 0) // what is not whole is read as a waiter that asks
+		_, _ = p.ticket.file.WriteAt(text, 0) // half a file is read as a waiter that asks
 	}
 }
 
@@ -190,7 +192,7 @@ func readTicket(path string) *sleep {
 		return s
 	}
 	s.limit, s.until, s.soonest = n.Asleep, n.Until, n.Soonest
-	s.refused.Limit, s.refused.Remaining, s.refused.RetryAt, s.refused.Why = n.Limit, n.Remaining, n.RetryAt, n.Why
+	s.refused.Limit, s.refused.Remaining, s.refused.RetryAt, s.refused.Why = n.Limit, n.Left, n.Fits, n.Cause
 	if n.Locked {
 		s.refused.Err = ErrLocked
 	}

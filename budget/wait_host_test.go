@@ -116,7 +116,7 @@ func TestWaitInOrderOverProcesses(t *testing.T) {
 	})
 }
 
-// What returns at one instant is handed out one by one, to those that came first, and soon.
+// Units that return at one instant go one by one, and soon, to those that came first.
 func TestWaitSpreadOverTheReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t)

@@ -53,10 +53,8 @@ type file struct {
 
 // series is what the history adds up: an hour's charges of an operation, a job and a region.
 type series struct {
-	hour      int64
-	operation string
-	job       string
-	region    string
+	hour  int64
+	names [3]string
 }
 
 type sum struct{ units, calls int64 }
@@ -127,7 +125,7 @@ func (f *file) next() (driver.Row, error) {
 	if row.State != driver.RowHistory { // no total counts what was spent
 		f.units, f.calls = f.units+row.Units, f.calls+row.Calls
 	} else {
-		one := series{row.Start, row.Operation, row.Labels.Job, row.Labels.Region}
+		one := series{row.Start, [3]string{row.Operation, row.Labels.Job, row.Labels.Region}}
 		s := f.history[one]
 		if s = (sum{s.units + row.Units, s.calls + row.Calls}); max(s.units, -s.units, s.calls, -s.calls) > limit.MaxUnits {
 			return driver.Row{}, f.wrong(fmt.Sprintf("its history up to here has more than %d units or calls of %s in one hour", limit.MaxUnits, row.Operation))
@@ -151,7 +149,7 @@ func (f *file) end(line []byte) error {
 	}
 	for one, s := range f.history { // rows below 0 take back what others of the file have
 		if min(s.units, s.calls) < 0 {
-			return f.wrong(fmt.Sprintf("its history has %d units and %d calls of %s in the hour from %s, less than none", s.units, s.calls, one.operation, time.UnixMicro(one.hour).UTC().Format(time.RFC3339)))
+			return f.wrong(fmt.Sprintf("its history has %d units and %d calls of %s in the hour from %s, less than none", s.units, s.calls, one.names[0], time.UnixMicro(one.hour).UTC().Format(time.RFC3339)))
 		}
 	}
 	if f.lines.Scan() {
