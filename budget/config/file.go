@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,8 @@ import (
 	"os"
 	"strings"
 	"syscall"
+
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // How many bytes a configuration, and a file with a secret, may have.
@@ -25,7 +28,8 @@ func ReadFile(path string) ([]byte, error) {
 	var fault *fs.PathError
 	switch {
 	case errors.As(err, &fault):
-		return nil, fmt.Errorf("read the configuration: %w; write one, or name it with --config or QUOTACTL_CONFIG", err)
+		const advice = "write one, or name it with --config or QUOTACTL_CONFIG"
+		return nil, fmt.Errorf("read the configuration: %w; %s", err, cmp.Or(driver.Shortage("", err), advice))
 	case err != nil:
 		return nil, fmt.Errorf("read the configuration: %w; name a regular file with --config or QUOTACTL_CONFIG", err)
 	}

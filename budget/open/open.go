@@ -230,6 +230,9 @@ func password(settings config.Store) (string, error) {
 		return value, nil
 	case settings.PasswordFile != "":
 		value, err := config.ReadSecret(settings.PasswordFile)
+		if advice := driver.Shortage("", err); advice != "" {
+			return "", fmt.Errorf("open the store: %w: read [store] password_file: %w; %s", budget.ErrUnavailable, err, advice)
+		}
 		if err != nil {
 			return "", fmt.Errorf("open the store: %w: read [store] password_file: %w", budget.ErrStoreConfig, err)
 		}

@@ -43,12 +43,15 @@ func (s *Store) directory() driver.Finding {
 	dir, err := makeDir(s.o.Dir)
 	if err == nil {
 		probe := filepath.Join(dir, "doctor")
-		if err = writeFile(probe, nil); err == nil {
+		if err = writeFile(probe, []byte("doctor\n")); err == nil {
 			err = os.Remove(probe)
 		}
 	}
 	if err != nil {
-		f.Level, f.Says, f.Advice = driver.Warning, fmt.Sprintf("%s cannot be written: %v", s.o.Dir, err), "make it writable for this user, or name another with state_dir: until then a loss of the store's data goes unnoticed, and calls are never open"
+		f.Level, f.Says, f.Advice = driver.Warning, fmt.Sprintf("%s cannot be written: %v", s.o.Dir, err), "until then a loss of the store's data goes unnoticed, and calls are never open"
+		if driver.Shortage(s.o.Dir, err) == "" { // else err says what to do
+			f.Advice = adviceDir + ": " + f.Advice
+		}
 	}
 	return f
 }

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // fileName turns a budget's name into a file's. No budget name contains a plus.
@@ -21,6 +23,14 @@ func budgetName(file string) string { return strings.ReplaceAll(file, "+", "/") 
 // writeFile writes a file as a whole or not at all, readable by this user alone. A power
 // failure leaves the old file or the new one, and the new one once writeFile has returned.
 func writeFile(path string, data []byte) error {
+	err := replaceFile(path, data)
+	if advice := driver.Shortage(filepath.Dir(path), err); advice != "" {
+		err = fmt.Errorf("%w; %s", err, advice)
+	}
+	return err
+}
+
+func replaceFile(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".tmp-*") // 0600
 	if err != nil {
 		return err

@@ -207,6 +207,8 @@ func (s *Store) probeBeside(ctx context.Context, name string) bool {
 // would hide the problem.
 const DefaultDir = ".quotactl"
 
+const adviceDir = "make it writable for this user, or name another with state_dir"
+
 // makeDir creates a directory for the host's files.
 func makeDir(path ...string) (string, error) {
 	dir := filepath.Join(path...)
@@ -217,7 +219,7 @@ func makeDir(path ...string) (string, error) {
 		}
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("make the host's directory: %w; make it writable for this user, or name another with state_dir", err)
+		return "", fmt.Errorf("make the host's directory: %w; %s", err, cmp.Or(driver.Shortage(dir, err), adviceDir))
 	}
 	return dir, nil
 }

@@ -3,8 +3,10 @@ package redisstore
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -26,48 +28,110 @@ func (s *Store) fault(doing string, err error) error {
 	if s.cluster && hasAnyCode(err, moving) {
 		return fmt.Errorf("%s in Redis: %w: its slot is moving: %w", doing, driver.ErrUnavailable, err)
 	}
-	for _, known := range []struct{ code, advice string }{
-		{"WRONGPASS", "correct the user, the password, password_env or password_file"},
-		{"NOAUTH", "give the password, by password_env or password_file"},
-		{"NOPERM", "the user lacks a permission; grant it the commands and keys that docs/redis.md lists"},
-		{"WRONGTYPE", "a key of this prefix is not quotactl's; choose another prefix"},
-		{"CROSSSLOT", "a proxy or cluster keeps a budget's keys apart; connect with redis+cluster://"},
-		{"MOVED", "the server is part of a cluster; connect with redis+cluster://"},
-	} {
-		// The error of a script may contain the code of a command in it.
-		if hasCode(err, known.code) || isAnswer(err) && strings.Contains(err.Error(), known.code+" ") {
-			return wrap(driver.ErrStoreConfig, known.advice)
-		}
-	}
-	switch {
-	case isAnswer(err) && strings.Contains(err.Error(), "unauthenticated"): // the server's answer to a long call, instead of NOAUTH
-		return wrap(driver.ErrStoreConfig, "give the password, by password_env or password_file")
-	case isAnswer(err) && (strings.Contains(err.Error(), "can't run this command") || strings.Contains(err.Error(), "No permission") || strings.Contains(err.Error(), "permissions to")):
-		return wrap(driver.ErrStoreConfig, "the user lacks a permission; grant it the commands and keys that docs/redis.md lists")
-	case isAnswer(err) && (strings.Contains(err.Error(), "DB index") || strings.Contains(err.Error(), "SELECT is not allowed")):
-		return wrap(driver.ErrStoreConfig, "the server has no such database; correct the number in the URL, or raise the server's databases")
-	case isAnswer(err) && strings.Contains(strings.ToLower(err.Error()), "unknown command"):
-		return wrap(driver.ErrStoreConfig, "the server does not know a command; use Redis 6.2 or later, or Valkey 7.2 or later")
-	}
-	if advice := wrongServer(err); advice != "" {
+	if advice := misconfigured(err); advice != "" {
 		return wrap(driver.ErrStoreConfig, advice)
+	}
+	if advice := passingAdvice(err); advice != "" {
+		return wrap(driver.ErrUnavailable, advice)
 	}
 	return fmt.Errorf("%s in Redis: %w: %w", doing, driver.ErrUnavailable, err)
 }
 
-// wrongServer returns advice if an error shows that the URL does not fit the server, else "".
-func wrongServer(err error) string {
+const (
+	giveUser       = "correct the user, the password, password_env or password_file"
+	givePassword   = "give the password, by password_env or password_file"
+	dropPassword   = "the server has no password: leave out password_env or password_file, and the password in the URL"
+	grantCommands  = "the user lacks a permission; grant it the commands and keys that docs/redis.md lists"
+	rightDatabase  = "the server has no such database; correct the number in the URL, or raise the server's databases"
+	otherServer    = "the server, or a proxy before it, does not know a command; use Redis 6.2 or later, or Valkey 7.2 or later, and no proxy that lacks scripts"
+	useCluster     = "the server is part of a cluster; connect with redis+cluster://"
+	keysApart      = "a proxy or cluster keeps a budget's keys apart; connect with redis+cluster://"
+	foreignKey     = "a key of this prefix is not quotactl's; choose another prefix"
+	protectedMode  = "the server is in protected mode; give it a password"
+	noTLS          = "the server does not speak TLS; connect with redis://, or have it use TLS"
+	refusedTLS     = "the server refuses this client's TLS, or asks for a certificate, which quotactl does not send; change the server's TLS settings"
+	badCertificate = "its certificate is not trusted here, or is for another name; replace it, or have this machine trust its issuer"
+	oldCertificate = "its certificate has expired or is not valid yet; renew it, or correct this machine's clock"
+	noRight        = "this user may not connect; let it write to the socket, or let it through the firewall"
+)
+
+// misconfigurations are the answers that stay the same until a person changes something, by code and
+// by words: a server has no code of its own for them, and a proxy has none at all.
+var misconfigurations = []struct{ code, words, advice string }{
+	{"WRONGPASS", "", giveUser},
+	{"NOAUTH", "", givePassword},
+	{"NOPERM", "", grantCommands},
+	{"WRONGTYPE", "", foreignKey},
+	{"CROSSSLOT", "", keysApart},
+	{"MOVED", "", useCluster},
+	{"DENIED", "", protectedMode},
+	{"", "unauthenticated", givePassword}, // the server's answer to a long call, instead of NOAUTH
+	{"", "without any password configured", dropPassword},
+	{"", "can't run this command", grantCommands},
+	{"", "no permission", grantCommands},
+	{"", "permissions to", grantCommands},
+	{"", "db index", rightDatabase},
+	{"", "select is not allowed", rightDatabase},
+	{"", "unknown command", otherServer},
+	{"", "unsupported command", otherServer}, // Envoy
+	{"", "command not support", otherServer}, // Tencent's, Alibaba's
+	{"", "not support for", otherServer},
+	{"", "is not supported", otherServer},
+	{"", "is not allowed", otherServer}, // Codis, and a server without a command in scripts
+	{"", "is not available", otherServer},
+	{"", "undeclared key", otherServer},
+	{"", "cluster support disabled", "it is not a cluster; connect with redis://"},
+}
+
+// misconfigured returns advice if an error shows that the configuration does not fit the server or
+// this machine, so that nothing but a change of one of them helps; else "".
+func misconfigured(err error) string {
+	if isAnswer(err) {
+		text := err.Error()
+		lower := strings.ToLower(text)
+		for _, known := range misconfigurations {
+			// The error of a script may contain the code of a command in it.
+			if known.code != "" && (hasCode(err, known.code) || strings.Contains(text, known.code+" ")) ||
+				known.words != "" && strings.Contains(lower, known.words) {
+				return known.advice
+			}
+		}
+	}
+	var plain tls.RecordHeaderError
+	var alert tls.AlertError
 	var certificate *tls.CertificateVerificationError
-	text := err.Error()
 	switch {
-	case strings.Contains(text, "cluster support disabled"):
-		return "it is not a cluster; connect with redis://"
 	case errors.Is(err, errUnknownMaster):
 		return "the sentinels know no such master; correct its name in the URL"
-	case errors.As(err, &certificate):
-		return "its certificate is not trusted here, or is for another name; replace it, or have this machine trust its issuer"
+	case errors.As(err, &plain):
+		return noTLS
+	case errors.As(err, &alert) && alert != alertInternal:
+		return refusedTLS
+	case errors.As(err, &certificate) && !expired(err):
+		return badCertificate
+	case notConnected(err) && errors.Is(err, fs.ErrPermission):
+		return noRight
 	}
 	return ""
+}
+
+// alertInternal is the alert of a TLS server that failed, and may not the next time.
+const alertInternal = tls.AlertError(80)
+
+// expired reports a certificate whose time is over or has not begun: it is mostly renewed without
+// anybody's change here, or this machine's clock is not set yet.
+func expired(err error) bool {
+	var invalid x509.CertificateInvalidError
+	return errors.As(err, &invalid) && invalid.Reason == x509.Expired
+}
+
+// passingAdvice returns advice on a fault that may pass by itself, if there is more to say of it than
+// the error does; else "".
+func passingAdvice(err error) string {
+	if expired(err) {
+		return oldCertificate
+	}
+	return driver.Shortage("", err)
 }
 
 // lostAnswer says that an attempt may have been applied, and that no time was left to find

@@ -57,14 +57,14 @@ func connect(ctx context.Context, path string, busy time.Duration, readOnly bool
 	return c, nil
 }
 
-// checkWritable refuses files that this user may not write. SQLite would open them
+// checkWritable refuses files that this user may not read and write. SQLite would open them
 // read-only and leave files of the same mode beside them, which would still block writing
 // after somebody made the file itself writable.
 func checkWritable(path string) error {
 	for _, suffix := range []string{"", "-wal", "-shm"} {
-		err := unix.Faccessat(unix.AT_FDCWD, path+suffix, unix.W_OK, unix.AT_EACCESS)
+		err := unix.Faccessat(unix.AT_FDCWD, path+suffix, unix.R_OK|unix.W_OK, unix.AT_EACCESS)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return &os.PathError{Op: "write to", Path: path + suffix, Err: err}
+			return &os.PathError{Op: "read and write", Path: path + suffix, Err: err}
 		}
 	}
 	return nil

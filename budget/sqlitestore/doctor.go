@@ -14,6 +14,9 @@ import (
 // scarce is the free space in bytes below which Diagnose warns.
 const scarce = 100 << 20
 
+// scarceInodes is likewise how many files can still be made.
+const scarceInodes = 1000
+
 // Diagnose reports what may keep the file, or its place, from holding the store's
 // promises. Open has already refused what cannot work at all.
 func (s *Store) Diagnose(ctx context.Context) []driver.Finding {
@@ -60,6 +63,10 @@ func (s *Store) room() driver.Finding {
 	f.Says = fmt.Sprintf("%d MB are left", left>>20)
 	if left < scarce {
 		f.Level, f.Advice = driver.Warning, "make room: nothing is charged on a full disk"
+	}
+	if fs.Files > 0 && fs.Ffree < scarceInodes {
+		f.Level, f.Advice = driver.Warning, "remove files that are not needed: nothing is charged where no file can be made"
+		f.Says += fmt.Sprintf(", and %d inodes", fs.Ffree)
 	}
 	return f
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -44,10 +46,24 @@ func (s *Store) explain(ctx context.Context, what string, err error) error {
 			s.path, what, driver.ErrUnavailable, s.timeout, s.path)
 	}
 	var from *sqliteError
-	if errors.As(err, &from) {
-		if from.code == sqlite3.SQLITE_IOERR_SHORT_READ {
-			return say("was the file removed or replaced while another process has it open? That process switches to the new file with its next call, or when it is restarted; then try again", driver.ErrUnavailable)
+	answered := errors.As(err, &from)
+	if answered && from.code == sqlite3.SQLITE_IOERR_SHORT_READ {
+		return say("was the file removed or replaced while another process has it open? That process switches to the new file with its next call, or when it is restarted; then try again", driver.ErrUnavailable)
+	}
+	dir := filepath.Dir(s.path)
+	if answered && from.code&0xff == sqlite3.SQLITE_CANTOPEN {
+		refused := from.system
+		if refused == nil {
+			if refused = tryNewFile(dir); refused != nil {
+				err = fmt.Errorf("%w: %w", err, refused)
+			}
 		}
+		answered = refused == nil // else the operating system says more than SQLite
+	}
+	if advice := driver.Shortage(dir, err); advice != "" {
+		return say(advice, driver.ErrUnavailable)
+	}
+	if answered {
 		return say(meaning(from.code & 0xff))
 	}
 	switch {
@@ -55,10 +71,23 @@ func (s *Store) explain(ctx context.Context, what string, err error) error {
 		return say("make the directory, or give another path", driver.ErrStoreConfig)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EROFS), errors.Is(err, unix.EISDIR):
 		return say(adviceWritable, driver.ErrStoreConfig)
-	case errors.Is(err, unix.ENOLCK), errors.Is(err, unix.ENOTSUP):
+	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENAMETOOLONG):
+		return say("give another path", driver.ErrStoreConfig)
+	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.ENOTSUP):
 		return say("its file system cannot lock files: use a local disk", driver.ErrStoreConfig)
 	}
 	return say("the outcome is unknown; the same id may be sent again", driver.ErrUnavailable)
+}
+
+// tryNewFile makes a file in a directory, writes a page to it and removes it, to learn what SQLite met
+// there: SQLite does not say why it could not make a file.
+func tryNewFile(dir string) error {
+	f, err := os.CreateTemp(dir, ".quotactl-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(make([]byte, os.Getpagesize()))
+	return errors.Join(err, f.Close(), os.Remove(f.Name()))
 }
 
 const adviceWritable = "the file and its directory must be writable for this user; run all processes as one user, or give another path"
@@ -68,12 +97,12 @@ func meaning(code int) (advice string, kind error) {
 	switch code {
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL:
 		return "another program holds the file: end that program, or try again", driver.ErrUnavailable
-	case sqlite3.SQLITE_FULL:
-		return "the disk is full: make room", driver.ErrUnavailable
+	case sqlite3.SQLITE_NOMEM:
+		return "the machine is out of memory: end programs, or give it more", driver.ErrUnavailable
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH:
 		return adviceWritable, driver.ErrStoreConfig
-	case sqlite3.SQLITE_CANTOPEN:
-		return "check that the directory exists; " + adviceWritable, driver.ErrStoreConfig
+	case sqlite3.SQLITE_CANTOPEN: // and the next file can be made: what was short no longer is
+		return "try again", driver.ErrUnavailable
 	case sqlite3.SQLITE_NOTADB:
 		return "it is not a SQLite file: give another path", driver.ErrStoreConfig
 	case sqlite3.SQLITE_CORRUPT:

@@ -3,10 +3,14 @@ package sqlitestore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // OpenWithClock opens a store whose clock is the one given, in µs: the machine's
@@ -55,6 +59,22 @@ func LieOn(kind string) (end func()) {
 
 // NetworkKind is the name of the network file system a directory lies on.
 func NetworkKind(dir string) (string, error) { return networkKind(dir) }
+
+// Fault is an error of SQLite's with a result code, and with what the operating system refused.
+func Fault(code int, errno unix.Errno) error {
+	e := &sqliteError{code: code, text: fmt.Sprintf("(%d)", code)}
+	if errno != 0 {
+		e.system = errno
+	} else if code&0xff == sqlite3.SQLITE_FULL {
+		e.system = (&handle{}).refused(sqlite3.SQLITE_FULL)
+	}
+	return e
+}
+
+// Explain is what a store at a path says of an error.
+func Explain(path string, err error) error {
+	return (&Store{path: path}).explain(context.Background(), "charge", err)
+}
 
 // Pragma asks the writing connection.
 func Pragma(s *Store, name string) string {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -47,6 +48,12 @@ func TestFullDisk(t *testing.T) {
 	}
 	check.NoError(t, err, "once there is room")
 
+	// Without a free inode there is room, and nothing can be opened either.
+	must.Do(t, unix.Mount("", dir, "", unix.MS_REMOUNT, "size=16m,nr_inodes="+inodes(t, dir)))
+	openFails(t, filepath.Join(dir, "new.db"), driver.ErrUnavailable, "no free inodes")
+	openFails(t, filepath.Join(dir, "third.db"), driver.ErrUnavailable, "no free inodes")
+	must.Do(t, unix.Mount("", dir, "", unix.MS_REMOUNT, "size=16m,nr_inodes=1k"))
+
 	// Remounted read-only the file is refused, and serves again when that is over.
 	before := query[int](t, path, "SELECT count(*) FROM entry")
 	must.Do(t, unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, "size=16m"))
@@ -59,4 +66,12 @@ func TestFullDisk(t *testing.T) {
 	if err := errors.Join(err, store.Close()); err != nil || used != int64(before) {
 		t.Errorf("used %d (%v), want the %d of before", used, err, before)
 	}
+}
+
+// inodes is how many inodes the file system of a directory uses.
+func inodes(t *testing.T, dir string) string {
+	t.Helper()
+	var fs unix.Statfs_t
+	must.Do(t, unix.Statfs(dir, &fs))
+	return strconv.FormatUint(fs.Files-fs.Ffree, 10)
 }

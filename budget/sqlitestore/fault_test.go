@@ -140,7 +140,7 @@ func chargeOnFullDisk(orders string) error {
 		return unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: uint64(size) + 10_000, Max: usual.Max})
 	}
 	empty := func() error { return unix.Setrlimit(unix.RLIMIT_FSIZE, &usual) }
-	return throughFullDisk(path, fill, empty, "check its disk")
+	return throughFullDisk(path, fill, empty, "ulimit -f")
 }
 
 // A disk without room, as SQLite itself finds it: the file may have no more pages.

@@ -6,9 +6,12 @@ import (
 	"time"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
 	"modernc.org/libc"
 	_ "modernc.org/sqlite" // its init adapts the library to the machine
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // handle is a connection of SQLite's own interface. A charge runs about six statements;
@@ -29,11 +32,15 @@ type statement uintptr
 
 // sqliteError is an error of SQLite's, with its extended result code.
 type sqliteError struct {
-	code int
-	text string
+	code   int
+	text   string
+	system error // what the operating system refused; nil: nothing, or it is not known
 }
 
 func (e *sqliteError) Error() string { return e.text }
+
+// Unwrap lets errors.Is see what the operating system refused.
+func (e *sqliteError) Unwrap() error { return e.system }
 
 // fault is the error of a result code; nil for those that report success.
 func (h *handle) fault(code int32) error {
@@ -47,7 +54,29 @@ func (h *handle) fault(code int32) error {
 			text += ": " + more
 		}
 	}
-	return &sqliteError{code: int(code), text: fmt.Sprintf("%s (%d)", text, code)}
+	fault := &sqliteError{code: int(code), text: fmt.Sprintf("%s (%d)", text, code)}
+	if fault.system = h.refused(code & 0xff); fault.system != nil {
+		fault.text += ": " + fault.system.Error()
+	}
+	return fault
+}
+
+// refused is what the operating system refused when SQLite failed with a primary code; nil if it is
+// not known. After a file could not be made, SQLite tries to open it to read, and keeps that error:
+// ENOENT says nothing.
+func (h *handle) refused(code int32) error {
+	if code == sqlite3.SQLITE_FULL {
+		return unix.ENOSPC
+	}
+	if h.db == 0 || code != sqlite3.SQLITE_IOERR && code != sqlite3.SQLITE_CANTOPEN {
+		return nil
+	}
+	errno := unix.Errno(sqlite3.Xsqlite3_system_errno(h.tls, h.db)) //nolint:gosec // an errno is not negative
+	switch {
+	case driver.Shortage("", errno) != "", code == sqlite3.SQLITE_CANTOPEN && errno != 0 && errno != unix.ENOENT:
+		return errno
+	}
+	return nil
 }
 
 // openHandle opens the file of a URI, and creates it unless the URI says otherwise.

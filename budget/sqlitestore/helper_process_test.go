@@ -19,7 +19,7 @@ const helperVariable = "QUOTACTL_SQLITE_HELPER"
 // helperRoles are what such a process may be there for.
 var helperRoles = map[string]func(orders string) error{
 	"kill":  chargeUntilKilled,
-	"quota": chargeOnFullDisk,
+	"quota": chargeOnFullDisk, "descriptors": openWithFewDescriptors,
 	"user":  openAsAnotherUser,
 	"queue": waitInQueue,
 }

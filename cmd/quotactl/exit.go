@@ -8,6 +8,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/internal/daemon"
 	"github.com/quotactl/quotactl/internal/screen"
 )
@@ -43,8 +44,18 @@ func usage(format string, args ...any) error {
 	return &exitError{code: exitUsage, err: fmt.Errorf(format, args...)}
 }
 
-// exitCode is the code for an error: the one place that decides.
+// exitCode is the code for an error: the one place that decides. A shortage of the machine passes
+// by itself, so it is no wrong usage, whatever could not be read or written.
 func exitCode(err error) int {
+	code := codeOf(err)
+	if code == exitUsage && driver.Shortage("", err) != "" {
+		return exitUnavailable
+	}
+	return code
+}
+
+// codeOf is the code for the kind of an error.
+func codeOf(err error) int {
 	var coded *exitError
 	var faults config.Errors
 	var endpoint *daemon.EndpointError

@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"syscall"
 	"testing"
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/daemon"
 )
 
 func TestExitCode(t *testing.T) {
@@ -37,6 +40,12 @@ func TestExitCode(t *testing.T) {
 		// A refusal is what it says, whatever the store said beneath.
 		{&budget.RefusedError{Err: budget.ErrExhausted, Cause: context.DeadlineExceeded}, 75},
 		{&budget.RefusedError{Err: budget.ErrUnavailable, Cause: context.DeadlineExceeded}, 69},
+		// What may pass by itself is no wrong usage, whatever it was that could not be read.
+		{usage("read the configuration: %w", &fs.PathError{Op: "open", Path: "costs.toml", Err: syscall.EMFILE}), 69},
+		{fmt.Errorf("%w: %w", budget.ErrStoreConfig, syscall.ENOSPC), 69},
+		{&daemon.EndpointError{}, 2},
+		{usage("read the configuration: %w", &fs.PathError{Op: "open", Path: "costs.toml", Err: syscall.EACCES}), 2},
+		{fmt.Errorf("write the output: %w", syscall.ENOSPC), 1},
 		// A code that was given beats what the error wraps.
 		{&exitError{code: exitUsage, err: budget.ErrUnavailable}, 2},
 	} {

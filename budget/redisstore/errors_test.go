@@ -1,0 +1,79 @@
+package redisstore
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io/fs"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/quotactl/quotactl/budget/driver"
+)
+
+// answerError is a server's answer.
+type answerError string
+
+func (e answerError) Error() string { return string(e) }
+
+func (answerError) RedisError() {}
+
+// dialing is an error of connecting.
+func dialing(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
+
+// What may pass by itself is a store out of reach; what stays is a fault of the configuration.
+func TestWhatPasses(t *testing.T) {
+	certificate := func(reason x509.InvalidReason) error {
+		return &tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Cert: &x509.Certificate{}, Reason: reason}}
+	}
+	for says, all := range map[string][]error{
+		otherServer: {
+			answerError("ERR unknown command 'evalsha', with args beginning with: 'x'"), answerError("ERR unknown command `EVALSHA`"),
+			answerError("unsupported command 'evalsha'"), answerError("ERR unsupported command"), answerError("ERR command not support"),
+			answerError("ERR command eval not support for normal user"), answerError("ERR handle request, command 'EVAL' is not allowed"),
+			answerError("ERR This Redis command is not allowed from script script: 1, on @user_script:1."),
+			answerError("ERR Command is not available: 'EVAL'"), answerError("ERR script tried accessing undeclared key, script id: x"),
+			answerError("ERR EVALSHA is not supported"),
+		},
+		dropPassword:   {answerError("ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?")},
+		protectedMode:  {answerError("DENIED Redis is running in protected mode because protected mode is enabled")},
+		rightDatabase:  {answerError("ERR DB index is out of range"), answerError("ERR SELECT is not allowed in cluster mode")},
+		badCertificate: {certificate(x509.NotAuthorizedToSign), &tls.CertificateVerificationError{Err: x509.HostnameError{Certificate: &x509.Certificate{}, Host: "h"}}, &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}},
+		refusedTLS:     {dialing(tls.AlertError(40)), &net.OpError{Op: "remote error", Err: tls.AlertError(116)}, tls.AlertError(70)},
+		noTLS:          {dialing(tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"})},
+		noRight:        {dialing(&fs.PathError{Op: "connect", Err: syscall.EACCES}), dialing(syscall.EPERM)},
+	} {
+		for _, err := range all {
+			got := (&Store{}).fault("charge", err)
+			if !errors.Is(got, driver.ErrStoreConfig) || errors.Is(got, driver.ErrUnavailable) || !strings.Contains(got.Error(), says) {
+				t.Errorf("%v: %v, want ErrStoreConfig that says %q", err, got, says)
+			}
+		}
+	}
+	for says, all := range map[string][]error{
+		"": {
+			answerError("OOM command not allowed when used memory > 'maxmemory'."), answerError("LOADING Redis is loading the dataset in memory"),
+			answerError("MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. Commands that may modify the data set are disabled"),
+			answerError("BUSY Redis is busy running a script."), answerError("READONLY You can't write against a read only replica."),
+			answerError("ERR max number of clients reached"), answerError("NOREPLICAS Not enough good replicas to write."),
+			answerError("no upstream host"), answerError("upstream failure"), answerError("ERR no server connection available"),
+			dialing(syscall.ECONNREFUSED), dialing(syscall.EHOSTUNREACH), dialing(syscall.ENETUNREACH), dialing(syscall.ENOENT),
+			dialing(&net.DNSError{Err: "no such host", Name: "redis", IsNotFound: true}), dialing(&net.DNSError{Err: "server misbehaving", IsTemporary: true}),
+			tls.AlertError(80),
+		},
+		oldCertificate: {certificate(x509.Expired)},
+		"ulimit -n":    {dialing(syscall.EMFILE)},
+		"fs.file-max":  {dialing(syscall.ENFILE)},
+		"no free port": {dialing(syscall.EADDRNOTAVAIL)},
+		"memory":       {dialing(syscall.ENOBUFS), syscall.ENOMEM},
+	} {
+		for _, err := range all {
+			got := (&Store{}).fault("charge", err)
+			if errors.Is(got, driver.ErrStoreConfig) || !errors.Is(got, driver.ErrUnavailable) || !strings.Contains(got.Error(), says) {
+				t.Errorf("%v: %v, want ErrUnavailable that says %q", err, got, says)
+			}
+		}
+	}
+}
