@@ -23,6 +23,8 @@ import (
 type batcher struct {
 	decide  func(context.Context, []driver.Item) (driver.Decisions, []limit.Limit, error)
 	timeout time.Duration // bounds a decision, whatever its callers' own timeouts
+	now     func() time.Time
+	insists func() bool // the store asks again past the timeout, which it bounds itself
 
 	mu     sync.Mutex // guards what follows, and what a flight says it guards
 	queue  []*flight  // not sent yet, the next one first; none is empty
@@ -30,6 +32,7 @@ type batcher struct {
 	last   int        // how many items the last flight had
 	quick  bool       // the flight that landed last took no longer than quickFlight
 	hasty  int        // for how many flights gather is left out
+	failed bool       // the flight that landed last got no decision
 }
 
 // mostFlying is how many flights are under way at most. The second waits until it is full, or, if
@@ -48,9 +51,10 @@ const answerTime = 40 * time.Millisecond
 // errStoreGone is the result if the store ended the goroutine that made the decision.
 var errStoreGone = errors.New("the store ended without a decision")
 
-// do decides one item within timeout. If the caller gives up before the item is sent,
-// it is never sent (ErrNotCharged); after that the outcome is unknown.
-func (b *batcher) do(ctx context.Context, item *driver.Item, now time.Time, timeout time.Duration) (decided, error) {
+// do decides one item. If the store is busy with others the item waits for its turn, and then has
+// the timeout for itself, as long as the flights before it land. If the caller gives up before the
+// item is sent, it is never sent (ErrNotCharged); after that the outcome is unknown.
+func (b *batcher) do(ctx context.Context, item *driver.Item) (decided, error) {
 	if err := ctx.Err(); err != nil {
 		return decided{}, fmt.Errorf("%w: %w", ErrNotCharged, err)
 	}
@@ -60,7 +64,8 @@ func (b *batcher) do(ctx context.Context, item *driver.Item, now time.Time, time
 		b.mu.Unlock()
 		return b.flyOne(ctx, item)
 	}
-	s := b.seat(item, now.Add(timeout))
+	end, _ := ctx.Deadline()
+	s := b.seat(item, end)
 	b.startSecond()
 	b.mu.Unlock()
 	return b.await(ctx, s)
@@ -82,36 +87,35 @@ func (b *batcher) flyOne(ctx context.Context, item *driver.Item) (decided, error
 	f, began := flight{items: []driver.Item{*item}}, time.Now()
 	f.fly(ctx, b.decide)
 	b.mu.Lock()
-	b.quick = f.err == nil && time.Since(began) <= quickFlight
+	b.quick, b.failed = f.err == nil && time.Since(began) <= quickFlight, f.err != nil
 	b.mu.Unlock()
 	return f.answer(0)
 }
 
 // seat puts an item into the flight that is queued last. b.mu is held.
-func (b *batcher) seat(item *driver.Item, until time.Time) seat {
+func (b *batcher) seat(item *driver.Item, end time.Time) seat {
 	if n := len(b.queue); n == 0 || len(b.queue[n-1].items) == driver.MaxBatch {
-		b.queue = append(b.queue, b.newFlight(1, until))
+		b.queue = append(b.queue, b.newFlight(1))
 	}
 	f := b.queue[len(b.queue)-1]
-	return seat{f, f.add(item, until), until}
+	return seat{f, f.add(item, end)}
 }
 
-// newFlight makes a flight with room for at least n items, the first of which gives up at
-// until. b.mu is held.
-func (b *batcher) newFlight(n int, until time.Time) *flight {
+// newFlight makes a flight with room for at least n items. b.mu is held.
+func (b *batcher) newFlight(n int) *flight {
 	size := min(max(n, b.last), driver.MaxBatch)
 	f := &flight{
-		items: make([]driver.Item, 0, size), untils: make([]time.Time, 0, size),
-		woken: make(chan struct{}), err: errStoreGone, first: until,
+		items: make([]driver.Item, 0, size), ends: make([]time.Time, 0, size),
+		woken: make(chan struct{}), err: errStoreGone,
 	}
-	f.timer = time.AfterFunc(time.Until(until)+answerTime, func() { b.late(f) })
+	f.timer = time.AfterFunc(b.timeout+answerTime, func() { b.late(f) })
 	return f
 }
 
-// joining is an item of a group, and when its caller gives up.
+// joining is an item of a group, and when its caller's own context ends; zero: never.
 type joining struct {
-	item  driver.Item
-	until time.Time
+	item driver.Item
+	end  time.Time
 }
 
 // join queues up to MaxBatch charges that are to be decided in one step, in their
@@ -119,11 +123,11 @@ type joining struct {
 func (b *batcher) join(group []joining) []seat {
 	b.mu.Lock()
 	if n := len(b.queue); n == 0 || len(b.queue[n-1].items)+len(group) > driver.MaxBatch {
-		b.queue = append(b.queue, b.newFlight(len(group), group[0].until))
+		b.queue = append(b.queue, b.newFlight(len(group)))
 	}
 	seats := make([]seat, len(group))
 	for i := range group {
-		seats[i] = b.seat(&group[i].item, group[i].until)
+		seats[i] = b.seat(&group[i].item, group[i].end)
 	}
 	idle := b.flying == 0
 	if idle {
@@ -145,31 +149,27 @@ func (b *batcher) await(ctx context.Context, s seat) (decided, error) {
 	case <-ctx.Done():
 		return b.giveUp(s, ctx.Err())
 	}
-	if s.answered == nil { // not woken too early
+	if !s.late {
 		return s.answer(s.index)
 	}
-	timer := time.NewTimer(time.Until(s.until) + answerTime)
-	defer timer.Stop()
-	end := context.DeadlineExceeded
-	select {
-	case <-s.answered:
-		return s.answer(s.index)
-	case <-timer.C:
-	case <-ctx.Done():
-		end = ctx.Err()
-	}
-	return b.giveUp(s, end)
+	return b.giveUp(s, context.DeadlineExceeded)
 }
 
-// late wakes the callers of a flight because the first of them gives up. From now on each
-// has a timer of its own.
+// late has the callers of a flight give up, since the store has ended neither this flight nor one
+// before it within a decision's timeout. If it is queued, it is not sent any more.
 func (b *batcher) late(f *flight) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !f.landed && f.answered == nil {
-		f.answered = make(chan struct{})
-		close(f.woken)
+	if f.landed || f.late {
+		return
 	}
+	if b.insists() {
+		f.timer.Reset(b.timeout + answerTime)
+		return
+	}
+	f.late = true
+	close(f.woken)
+	b.queue = slices.DeleteFunc(b.queue, func(queued *flight) bool { return queued == f })
 }
 
 // giveUp takes a charge off the queue. If it was sent, it may have been decided just now:
@@ -276,11 +276,11 @@ func (b *batcher) queued() int {
 	return len(b.queue[0].items)
 }
 
-// flyQueued decides a flight independently of its callers' contexts, until the latest of
-// their timeouts, and reports to them even if the store ends the goroutine.
+// flyQueued decides a flight independently of its callers' contexts, and reports to them even if
+// the store ends the goroutine.
 func (b *batcher) flyQueued(f *flight) {
 	defer b.land(f, time.Now())
-	ctx, cancel := context.WithDeadlineCause(context.Background(), slices.MaxFunc(f.untils, time.Time.Compare), errTimeout)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), b.timeout, errTimeout)
 	defer cancel()
 	f.fly(ctx, b.decide)
 }
@@ -289,14 +289,13 @@ func (b *batcher) flyQueued(f *flight) {
 func (b *batcher) land(f *flight, began time.Time) {
 	took := time.Since(began)
 	b.mu.Lock()
-	f.landed, b.quick = true, f.err == nil && took <= quickFlight
-	answered := f.answered
+	f.landed, b.quick, b.failed = true, f.err == nil && took <= quickFlight, f.err != nil
+	late := f.late
 	b.mu.Unlock()
-	if answered == nil {
+	if !late {
 		f.timer.Stop()
-		answered = f.woken
+		close(f.woken)
 	}
-	close(answered)
 }
 
 // next takes the first flight from the queue. It returns nil if none is queued, or if it is small,
@@ -325,7 +324,13 @@ func (b *batcher) isEnough() bool {
 func (b *batcher) take() *flight {
 	f := b.queue[0]
 	b.queue = slices.Delete(b.queue, 0, 1)
-	f.takeOff()
+	f.takeOff(b.now(), b.timeout)
+	f.timer.Reset(b.timeout + answerTime)
+	for _, behind := range b.queue {
+		if !b.failed { // else the store may be gone, and those behind wait no longer than they do already
+			behind.timer.Reset(b.timeout + answerTime)
+		}
+	}
 	b.last = len(f.items)
 	return f
 }

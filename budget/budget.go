@@ -82,7 +82,10 @@ func New(store driver.Store, spec Spec, options ...Option) (*Budget, error) {
 		b.perOperation = b.perOperation || l.PerOperation
 	}
 	b.table = shareTable(spec.Limits)
-	b.batcher = &batcher{decide: b.decideBatch, timeout: spec.Timeout}
+	b.batcher = &batcher{decide: b.decideBatch, timeout: spec.Timeout, now: b.now, insists: func() bool { return false }}
+	if host, ok := store.(interface{ Insists() bool }); ok {
+		b.batcher.insists = host.Insists
+	}
 	b.waits = newWaitQueue(b.askTogether, newHostLine(spec.WaitDir, spec.Name))
 	b.laters = &laters{}
 	if b.auto = newAutos(b, b.jobs, b.log); b.auto != nil && b.jobs == nil {
@@ -129,14 +132,19 @@ func (b *Budget) charge(ctx context.Context, call Call, lease int64) (Receipt, e
 	if err != nil {
 		return Receipt{}, err
 	}
-	now, timeout := time.Now(), b.spec.Timeout
-	if until, ok := ctx.Deadline(); ok {
-		timeout = min(timeout, until.Sub(now))
-	}
 	item := b.item(call, units, lease)
-	item.Deadline = b.now().Add(timeout)
-	done, err := b.batcher.do(ctx, &item, now, timeout)
+	item.Deadline = b.deadline(ctx)
+	done, err := b.batcher.do(ctx, &item)
 	return b.answer(ctx, call, units, done, err)
+}
+
+// deadline is when a decision that begins now is given up, by the budget's clock.
+func (b *Budget) deadline(ctx context.Context) time.Time {
+	timeout := b.spec.Timeout
+	if end, ok := ctx.Deadline(); ok {
+		timeout = min(timeout, time.Until(end))
+	}
+	return b.now().Add(timeout)
 }
 
 // item is the call as the store decides it, without the deadline.

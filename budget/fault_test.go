@@ -18,8 +18,8 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// A caller in the queue waits for the store no longer than one alone, but for
-// the moment that an answer may be on its way.
+// A caller in the queue of a store that is stuck waits for the call under way, and then no longer
+// than one alone, but for the moment that an answer may be on its way.
 func TestQueuedCallersGiveUpInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		spec := videoSpec(150)
@@ -31,12 +31,58 @@ func TestQueuedCallersGiveUpInTime(t *testing.T) {
 				time.Sleep(time.Duration(i) * 300 * time.Millisecond)
 				came := time.Now()
 				_, err := b.Charge(t.Context(), budget.Call{Operation: "videos.list"})
-				if took := time.Since(came); !errors.Is(err, budget.ErrUnavailable) || took < spec.Timeout || took > spec.Timeout+50*time.Millisecond {
-					t.Errorf("caller %d: %v after %s, want ErrUnavailable after %s", i, err, took, spec.Timeout)
+				if took := time.Since(came); !errors.Is(err, budget.ErrUnavailable) || took < spec.Timeout || took > 2*spec.Timeout+50*time.Millisecond {
+					t.Errorf("caller %d: %v after %s, want ErrUnavailable within twice %s", i, err, took, spec.Timeout)
 				}
 			})
 		}
 		all.Wait()
+	})
+}
+
+// slowStore takes its time for each decision, whatever the context says.
+type slowStore struct {
+	driver.Store
+	takes time.Duration
+}
+
+func (s slowStore) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, error) {
+	for _, item := range b.Items {
+		if item.Deadline.Before(time.Now().Add(s.takes)) {
+			return driver.Decisions{}, errors.New("an item that waited in the queue has too little time left")
+		}
+	}
+	time.Sleep(s.takes)
+	return s.Store.Decide(ctx, b)
+}
+
+// A burst waits for its turn, however long that is, as long as the store answers: no call hears of
+// an outage that there is none of.
+func TestABurstQueues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		spec := videoSpec(10_000)
+		spec.Timeout = time.Second
+		b := must.Get(budget.New(slowStore{memstore.New(clock), 900 * time.Millisecond}, spec))(t)
+		began := time.Now()
+		var all sync.WaitGroup
+		for range 1000 {
+			all.Go(func() {
+				_, err := b.Charge(t.Context(), budget.Call{Operation: "videos.list"})
+				check.NoError(t, err)
+			})
+		}
+		// One whose caller has a deadline leaves then, and is not charged.
+		synctest.Wait()
+		impatient, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer cancel()
+		_, err := b.Charge(impatient, budget.Call{Operation: "videos.list"})
+		check.Is(t, err, context.DeadlineExceeded, "with a deadline in the queue")
+		check.Equal(t, time.Since(began), 1500*time.Millisecond, "after")
+		all.Wait()
+		if took := time.Since(began); took < 4*900*time.Millisecond { // two full flights at once
+			t.Errorf("all after %s: there was no queue", took)
+		}
+		check.Equal(t, must.Get(b.Status(t.Context()))(t).Limits[0].Used, int64(1000), "used")
 	})
 }
 

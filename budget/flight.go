@@ -11,21 +11,18 @@ import (
 // flight is a batch of charges on its way to the store.
 type flight struct {
 	// Until taken, batcher.mu guards these three; then they are the flying goroutine's.
-	items  []driver.Item // one without an id is an empty seat, whose caller gave up
-	untils []time.Time   // when each caller gives up, by time.Now
-	empty  int           // how many seats are empty
+	items []driver.Item // one without an id is an empty seat, whose caller gave up
+	ends  []time.Time   // when each caller's own context ends; zero: never
+	empty int           // how many seats are empty
 
 	// batcher.mu guards these.
-	first  time.Time // the earliest of untils
-	timer  *time.Timer
+	timer  *time.Timer // wakes the callers if the store ends neither this flight nor the one before
 	taken  bool
 	landed bool // decided; nothing changes any more
 
-	// woken is closed when the flight has landed, or, by the timer, when the first of its
-	// callers gives up. So a flight has one timer, not each of its callers. In the latter
-	// case answered was set before, and is closed when the flight has landed.
-	woken    chan struct{}
-	answered chan struct{}
+	// woken is closed when the flight has landed or, then late is set before, by the timer.
+	woken chan struct{}
+	late  bool
 
 	// Those who know that it has landed read these.
 	places    []int // of each seat in decisions; nil: the same
@@ -39,7 +36,6 @@ type flight struct {
 type seat struct {
 	*flight
 	index int
-	until time.Time
 }
 
 // decided is a decision, with the store's clock and the name of the limit that the
@@ -53,21 +49,22 @@ type decided struct {
 }
 
 // add takes a seat, and returns its index. batcher.mu is held.
-func (f *flight) add(item *driver.Item, until time.Time) int {
-	if until.Before(f.first) {
-		f.first = until
-		if f.answered == nil {
-			f.timer.Reset(time.Until(until) + answerTime)
-		}
-	}
-	f.items, f.untils = append(f.items, *item), append(f.untils, until)
+func (f *flight) add(item *driver.Item, end time.Time) int {
+	f.items, f.ends = append(f.items, *item), append(f.ends, end)
 	return len(f.items) - 1
 }
 
-// takeOff ends the flight's time in the queue: nobody can join or leave it any more.
-// batcher.mu is held.
-func (f *flight) takeOff() {
+// takeOff ends the flight's time in the queue: nobody can join or leave it any more. now is the time
+// by the budget's clock: the decision's timeout begins here. batcher.mu is held.
+func (f *flight) takeOff(now time.Time, timeout time.Duration) {
 	f.taken = true
+	for i, end := range f.ends {
+		left := timeout
+		if !end.IsZero() {
+			left = min(left, time.Until(end))
+		}
+		f.items[i].Deadline = now.Add(left)
+	}
 	if f.empty == 0 {
 		return
 	}
@@ -75,11 +72,11 @@ func (f *flight) takeOff() {
 	n := 0
 	for i := range f.items {
 		if f.items[i].ID != "" {
-			f.items[n], f.untils[n], f.places[i] = f.items[i], f.untils[i], n
+			f.items[n], f.places[i] = f.items[i], n
 			n++
 		}
 	}
-	f.items, f.untils = f.items[:n], f.untils[:n]
+	f.items = f.items[:n]
 }
 
 // fly has the store decide the items.

@@ -31,12 +31,8 @@ func (b *Budget) hold(ctx context.Context, as Call, needs []Need, span, lease ti
 	if err != nil {
 		return Receipt{}, err
 	}
-	now, timeout := time.Now(), b.spec.Timeout
-	if until, ok := ctx.Deadline(); ok {
-		timeout = min(timeout, until.Sub(now))
-	}
-	item.Deadline = b.now().Add(timeout)
-	done, err := b.batcher.do(ctx, &item, now, timeout)
+	item.Deadline = b.deadline(ctx)
+	done, err := b.batcher.do(ctx, &item)
 	return b.answer(ctx, as, item.Units, done, err)
 }
 

@@ -160,13 +160,7 @@ func (b *Budget) jitter(refused *RefusedError) (late, again time.Duration) {
 func (b *Budget) askTogether(group []*place) []seat {
 	list := make([]joining, len(group))
 	for i, p := range group {
-		timeout := b.spec.Timeout
-		if !p.until.IsZero() {
-			timeout = min(timeout, time.Until(p.until))
-		}
-		item := p.item
-		item.Deadline = b.now().Add(timeout)
-		list[i] = joining{item, time.Now().Add(timeout)}
+		list[i] = joining{p.item, p.until}
 	}
 	return b.batcher.join(list)
 }

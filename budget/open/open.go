@@ -81,6 +81,9 @@ type hosted struct {
 // OutOfReach is that of [outage.Store].
 func (h hosted) OutOfReach() (since time.Time, out bool) { return h.host.OutOfReach() }
 
+// Insists is that of [outage.Store].
+func (h hosted) Insists() bool { return h.host.Insists() }
+
 // Diagnose is that of [outage.Store].
 func (h hosted) Diagnose(ctx context.Context) []driver.Finding { return h.host.Diagnose(ctx) }
 

@@ -14,11 +14,18 @@ import (
 // open. The others are Unreached, or OutcomeUnknown if the store had been asked.
 func (s *Store) Decide(ctx context.Context, batch driver.Batch) (driver.Decisions, error) {
 	var decided driver.Decisions
+	unsure := false
 	asked, err := s.reach(ctx, batch.Budget, func(ctx context.Context) (err error) {
 		if err = s.replay(ctx, batch.Budget, batch.Limits, asksFor(batch.Items)); err != nil {
 			return err
 		}
 		decided, err = s.decide(ctx, batch)
+		for i, d := range decided.Items { // of a try that charged nothing, perhaps after one that did
+			if unsure && (d.Result == driver.Late || d.Result == driver.Interrupted) {
+				decided.Items[i] = driver.Decision{Result: driver.OutcomeUnknown, Limit: -1, Err: driver.ErrUnavailable}
+			}
+		}
+		unsure = unsure || err != nil && !errors.Is(err, driver.ErrNotCharged)
 		return err
 	})
 	switch {

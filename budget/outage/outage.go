@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
@@ -55,6 +56,9 @@ type Store struct {
 	boot    func() (id string, since int64, err error)
 	journal journal
 	memory  memory
+	queued  queueing
+
+	insisting atomic.Int64 // how many calls ask again
 
 	mu        sync.Mutex // guards all below
 	breakers  map[string]*breaker
@@ -77,6 +81,7 @@ func New(inner driver.Store, o Options) *Store {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	s.queued.waited = waitedOnLinux
 	s.breakers = map[string]*breaker{}
 	s.journal = journal{dir: o.Dir}
 	s.memory = memory{dir: o.Dir, boot: s.bootClock, wall: s.wall, warn: s.forgetful, damaged: s.damaged, budgets: map[string]*remembered{}}
@@ -148,11 +153,8 @@ func (s *Store) reach(ctx context.Context, name string, ask func(context.Context
 		}
 	}
 	began := time.Now()
-	err = ask(ctx)
-	if until, ok := ctx.Deadline(); ok && err != nil && !time.Now().Before(until) {
-		<-ctx.Done() // a connection that takes its deadline from the context may report it a moment before
-	}
-	s.answered(ctx, name, err, time.Since(began))
+	last, alive, err := s.insist(ctx, ask)
+	s.answered(last, name, err, time.Since(began), alive)
 	return true, err
 }
 
@@ -167,10 +169,11 @@ func (s *Store) away(name string) error {
 }
 
 // answered opens or closes the breaker by the outcome of a call. A call whose context
-// ended before half the store's timeout shows nothing.
-func (s *Store) answered(ctx context.Context, name string, err error, took time.Duration) {
+// ended before half the store's timeout shows nothing, nor does one that ended although the store is
+// alive.
+func (s *Store) answered(ctx context.Context, name string, err error, took time.Duration, alive bool) {
 	switch {
-	case unreached(ctx, err) && (ctx.Err() == nil || took >= s.o.Timeout/2):
+	case unreached(ctx, err) && (ctx.Err() == nil || took >= s.o.Timeout/2 && !alive):
 		if s.breaker(name).open(err) {
 			s.log.Warn("the store is out of reach", "budget", name, "error", err)
 		}
@@ -196,8 +199,11 @@ func (s *Store) probeBeside(ctx context.Context, name string) bool {
 		ctx, cancel := context.WithTimeoutCause(ctx, s.o.Timeout, driver.ErrUnavailable)
 		defer cancel()
 		began := time.Now()
-		_, err := s.inner.Look(ctx, driver.Look{Budget: name, Now: s.wall()})
-		s.answered(ctx, name, err, time.Since(began))
+		last, alive, err := s.insist(ctx, func(ctx context.Context) error {
+			_, err := s.inner.Look(ctx, driver.Look{Budget: name, Now: s.wall()})
+			return err
+		})
+		s.answered(last, name, err, time.Since(began), alive)
 	}()
 	return true
 }

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"crypto/tls"
+	"net"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -46,14 +47,20 @@ type client interface {
 }
 
 // options are the library's options for one server.
-func (t target) options(timeout time.Duration, network, address string) *redis.Options {
+func (t target) options(timeout time.Duration, network, address string, pace *pace) *redis.Options {
 	return &redis.Options{
-		Network: network, Addr: address, Username: t.username, Password: t.password, DB: t.db,
+		Network: network, Addr: address, Dialer: t.greets(pace),
 		Protocol: protocol, MaxRetries: noRetries, DialerRetries: oneDial, DialTimeout: dialTimeout,
 		ReadTimeout: timeout + slack, WriteTimeout: timeout + slack, ContextTimeoutEnabled: true,
 		PoolSize: poolSize, PoolTimeout: timeout, ConnMaxIdleTime: idleTime, TLSConfig: t.secure(),
 		DisableIdentity: true, MaintNotificationsConfig: quietly(),
 	}
+}
+
+// greets is the dialer, which sends the user, the password and the database, so that the library does
+// not know them.
+func (t target) greets(pace *pace) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return t.dialer(&redis.Options{DialTimeout: dialTimeout, TLSConfig: t.secure()}, pace.connected)
 }
 
 // secure is the TLS configuration; nil without TLS.
@@ -71,10 +78,10 @@ func quietly() *maintnotifications.Config {
 
 // client makes the client for the mode. If a replica can become the master in that mode,
 // it also returns a follower, else nil.
-func (t target) client(timeout time.Duration) (client, *follower) {
+func (t target) client(timeout time.Duration, pace *pace) (client, *follower) {
 	switch t.mode {
 	case sentinel:
-		s := newSentinels(t.master, t.addresses, func(address string) *redis.Options { return t.options(timeout, "tcp", address) }, func(address string) *redis.Options {
+		s := newSentinels(t.master, t.addresses, func(address string) *redis.Options { return t.options(timeout, "tcp", address, pace) }, func(address string) *redis.Options {
 			return &redis.Options{
 				Addr: address, Protocol: protocol, MaxRetries: noRetries, DialerRetries: oneDial, DialTimeout: dialTimeout,
 				ReadTimeout: lookTime, WriteTimeout: lookTime, ContextTimeoutEnabled: true,
@@ -85,7 +92,7 @@ func (t target) client(timeout time.Duration) (client, *follower) {
 		return s, s.follow
 	case cluster:
 		c := newCluster(&redis.ClusterOptions{
-			Addrs: t.addresses, Username: t.username, Password: t.password,
+			Addrs: t.addresses, Dialer: t.greets(pace),
 			Protocol: protocol, MaxRetries: noRetries, MaxRedirects: maxRedirects, DialerRetries: oneDial, DialTimeout: dialTimeout,
 			ReadTimeout: timeout + slack, WriteTimeout: timeout + slack, ContextTimeoutEnabled: true,
 			PoolSize: poolSize, PoolTimeout: timeout, ConnMaxIdleTime: idleTime, TLSConfig: t.secure(),
@@ -101,7 +108,7 @@ func (t target) client(timeout time.Duration) (client, *follower) {
 			shards[address] = address
 		}
 		return redis.NewRing(&redis.RingOptions{
-			Addrs: shards, Username: t.username, Password: t.password, DB: t.db,
+			Addrs: shards, Dialer: t.greets(pace),
 			// A shard that is down stays in the ring. Otherwise its keys would move to
 			// another shard and find an unspent budget there.
 			HeartbeatFn: func(context.Context, *redis.Client) bool { return true },
@@ -115,7 +122,7 @@ func (t target) client(timeout time.Duration) (client, *follower) {
 	if t.unix {
 		network = "unix"
 	}
-	return redis.NewClient(t.options(timeout, network, t.addresses[0])), nil
+	return redis.NewClient(t.options(timeout, network, t.addresses[0], pace)), nil
 }
 
 // Sharded reports whether budgets are on several servers, each of which can fail by

@@ -27,6 +27,7 @@ type batch struct {
 	progress map[int]string // of the items that charge.lua has begun
 	unsure   bool           // an attempt for the open items got no answer and may have been applied
 	unrun    bool           // the last run failed, and no attempt of it can have run
+	aimed    bool           // a run had deadlines by the server's clock; before it is known, none can charge
 	decided  driver.Decisions
 
 	mode   purpose
@@ -62,9 +63,6 @@ func (s *Store) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, e
 		return driver.Decisions{}, err
 	}
 	defer cancel()
-	if err := s.needClock(ctx, b.Budget); err != nil {
-		return driver.Decisions{}, notCharged{err}
-	}
 	run := s.newBatch(ctx, b, began)
 	for {
 		done, err := run.step(ctx)
@@ -74,7 +72,7 @@ func (s *Store) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, e
 		case err == nil && ctx.Err() == nil:
 			continue
 		case len(run.open) == len(b.Items) && err != nil:
-			if run.unrun && !run.unsure {
+			if run.unrun && !run.unsure || !run.aimed {
 				err = notCharged{err}
 			}
 			return driver.Decisions{}, err
@@ -105,6 +103,12 @@ func (s *Store) newBatch(ctx context.Context, b driver.Batch, began time.Time) *
 		run.around = time.Now().UnixMicro() + offset
 	}
 	return run
+}
+
+// aim notes whether a run can charge: without the server's clock its items are late.
+func (b *batch) aim() {
+	_, known := b.store.clockOffset(b.Budget)
+	b.aimed = b.aimed || known
 }
 
 // historyDays are the days of the history that the batch may write.
@@ -185,7 +189,7 @@ func (b *batch) step(ctx context.Context) (bool, error) {
 
 // read takes in a run's answer. It returns true when all items are decided.
 func (b *batch) read(a answer) (bool, error) {
-	b.decided.Now, b.status, b.unsure = earlierClock(a.now, b.Now), a.status, b.unsure || a.unsure
+	b.decided.Now, b.status, b.unsure = earlierClock(a.now, b.Now), a.status, b.unsure || a.unsure && b.aimed
 	switch a.status {
 	case statusPeriods:
 		b.around = numberAt(a.rest, 0)
@@ -345,6 +349,7 @@ func (b *batch) args(had, r registry, added, split []string, attempt time.Time) 
 		args.Covers = coversOf(args.Limits, len(r.names))
 	}
 	serverTime := b.store.serverTimes(b.Budget)
+	b.aim()
 	var spent spentSeries
 	for j, i := range b.open {
 		item := &b.Items[i]

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -58,6 +59,9 @@ func (s *Store) Diagnose(ctx context.Context) []driver.Finding {
 // also which of them do.
 func (s *Store) unreached(ctx context.Context, err error) []driver.Finding {
 	f := driver.Finding{Check: "connection", Level: driver.Fault, Says: err.Error(), Advice: "make sure that the server runs, and that this machine reaches it as this user"}
+	if near, _ := s.Distance(); errors.Is(err, driver.ErrUnavailable) && usualTrips*near > s.timeout/2 {
+		f.Advice = distanceAdvice(near)
+	}
 	switch c := s.client.(type) {
 	case *redis.Ring:
 		list := s.servers(ctx)
@@ -157,8 +161,21 @@ func (s *Store) latency(ctx context.Context) driver.Finding {
 	}
 	slices.Sort(took)
 	f := driver.Finding{Check: "latency", Level: driver.OK, Says: fmt.Sprintf("median %s, maximum %s, of a timeout of %s", took[probes/2].Round(10*time.Microsecond), took[probes-1].Round(10*time.Microsecond), s.timeout)}
-	if took[probes-1] > s.timeout/2 {
-		f.Level, f.Advice = driver.Warning, "raise [store] timeout, or move the server nearer"
+	switch near := took[0]; {
+	case usualTrips*near > s.timeout/2:
+		f.Level, f.Advice = driver.Warning, distanceAdvice(near)
+	case took[probes-1] > s.timeout/2:
+		f.Level, f.Advice = driver.Warning, "find out what keeps the server or this machine busy, or raise [store] timeout"
 	}
 	return f
+}
+
+// tripsToSpare is how many round trips to a far server a timeout should have room for: those of a
+// first call, and as many again for an answer that is lost.
+const tripsToSpare = 2 * usualTrips
+
+// distanceAdvice is what to do about a server whose answers take as long as near.
+func distanceAdvice(near time.Duration) string {
+	return fmt.Sprintf("the server is %s away, and a new process needs up to %d round trips for its first call: set [store] timeout to %s or more, move the server nearer, or charge through a daemon, which stays connected",
+		near.Round(time.Millisecond), usualTrips, (tripsToSpare * near).Round(10*time.Millisecond))
 }

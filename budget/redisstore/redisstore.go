@@ -51,7 +51,7 @@ type Store struct {
 	testClock func() int64
 	maxSteps  int
 	kept      int64 // µs of history; 0: none
-	pace      pace
+	pace      *pace
 
 	mu      sync.Mutex // guards all below
 	ledgers map[string]*registry
@@ -107,9 +107,10 @@ func open(url string, o Options, clock string) (*Store, error) {
 	if target.password == "" {
 		target.password = o.Password
 	}
-	client, follow := target.client(o.Timeout)
+	pace := &pace{}
+	client, follow := target.client(o.Timeout, pace)
 	return &Store{
-		client: client, follow: follow, options: func(address string) *redis.Options { return target.options(o.Timeout, "tcp", address) }, prefix: o.Prefix, timeout: o.Timeout, cluster: target.mode == cluster,
+		client: client, follow: follow, options: func(address string) *redis.Options { return target.options(o.Timeout, "tcp", address, pace) }, prefix: o.Prefix, timeout: o.Timeout, pace: pace, cluster: target.mode == cluster,
 		scripts: lua.With(clock), maxSteps: maxSteps, kept: max(0, driver.KeptFor(o.History)), ledgers: map[string]*registry{}, plans: map[string]*plans{}, planned: map[string]*plannedText{}, tidying: map[string]bool{}, clocks: map[string]*offset{},
 	}, nil
 }
@@ -185,7 +186,17 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// begin bounds a call by the store's timeout. It fails if the store is closed or the
+// usualTrips is how many round trips a process's first call takes: one to connect, one to learn the
+// server's clock and the ledger's operations, and one to decide.
+const usualTrips = 3
+
+// Distance is how far away the server is, as the shortest of the last answers, or connecting, has
+// shown; 0 if nothing has. answers is how many answers the store has had.
+func (s *Store) Distance() (near time.Duration, answers int64) {
+	return time.Duration(s.pace.near.Load()), s.pace.answers.Load()
+}
+
+// begin bounds a call by the store's timeout, and what the distance adds to it. It fails if the store is closed or the
 // context has ended.
 func (s *Store) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	s.mu.Lock()
@@ -197,10 +208,12 @@ func (s *Store) begin(ctx context.Context) (context.Context, context.CancelFunc,
 	if closed {
 		return nil, nil, fmt.Errorf("ask Redis: %w", driver.ErrClosed)
 	}
-	if end, bounded := ctx.Deadline(); bounded && time.Until(end) <= s.timeout {
+	near, _ := s.Distance()
+	timeout := s.timeout + usualTrips*near
+	if end, bounded := ctx.Deadline(); bounded && time.Until(end) <= timeout {
 		return ctx, func() {}, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	return ctx, cancel, nil
 }
 

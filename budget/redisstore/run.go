@@ -53,9 +53,10 @@ func (s *Store) run(ctx context.Context, sc lua.Script, keys []string, args ...a
 // unsure is true if an earlier attempt got no answer and may have been applied.
 func (s *Store) attempts(ctx context.Context, sc lua.Script, keys []any, args func(until time.Time) []any) (cmd *redis.Cmd, unsure bool) {
 	end, _ := ctx.Deadline() // Store.begin has set it
-	whole := time.Until(end)
-	share, answered, followed := s.pace.share(whole), false, false
 	s.follow.begins(ctx)
+	s.connect(ctx)
+	whole := time.Until(end)
+	share, answered, followed := s.pace.share(whole, s.follow == nil), false, false
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
 		began := time.Now()
 		until := shareEnd(began, share, end)
@@ -64,7 +65,7 @@ func (s *Store) attempts(ctx context.Context, sc lua.Script, keys []any, args fu
 		if err == nil || isAnswer(err) {
 			answered = true
 			s.follow.answered()
-			s.pace.took(time.Since(began))
+			s.pace.answered(time.Since(began))
 		}
 		switch {
 		case !followed && (notConnected(err) || hasCode(err, "NOREPLICAS")):
@@ -132,6 +133,15 @@ func (s *Store) once(ctx context.Context, until time.Time, sc lua.Script, keys, 
 	return cmd
 }
 
+// connect makes a connection if there is no idle one, so that the time for it is no part of an
+// attempt's share, which is for the server. The command stays in greeting. If it fails, so does the
+// attempt.
+func (s *Store) connect(ctx context.Context) {
+	if one, ok := s.client.(*redis.Client); ok && !s.hasIdle() {
+		_ = one.Process(ctx, redis.NewCmd(ctx, "hello"))
+	}
+}
+
 // hasIdle reports whether there is a connection that a command can be sent on at once. If others
 // take it first, the attempt waits for one until its call ends.
 func (s *Store) hasIdle() bool {
@@ -140,10 +150,10 @@ func (s *Store) hasIdle() bool {
 }
 
 // send sends one command.
-func (s *Store) send(ctx context.Context, verb, text string, keys, args []any) *redis.Cmd {
+func (s *Store) send(ctx context.Context, verb, text string, keys, args []any) (cmd *redis.Cmd) {
 	all := make([]any, 0, 3+len(keys)+len(args))
 	all = append(append(append(all, verb, text, len(keys)), keys...), args...)
-	cmd := redis.NewCmd(ctx, all...)
+	cmd = redis.NewCmd(ctx, all...)
 	cmd.SetFirstKeyPos(3)
 	defer func() {
 		// The library panics on wrong lengths in a reply.

@@ -122,7 +122,7 @@ func repliesOf(script string) (replies []any) {
 var testScripts = lua.With(lua.Clock())
 
 func scriptedStore(replies []any, forever bool, timeout time.Duration) *Store {
-	return &Store{
+	return &Store{pace: &pace{},
 		client: &scripted{replies: replies, forever: forever}, prefix: DefaultPrefix, timeout: timeout,
 		scripts: testScripts, maxSteps: maxSteps, ledgers: map[string]*registry{}, plans: map[string]*plans{}, planned: map[string]*plannedText{}, tidying: map[string]bool{}, clocks: map[string]*offset{},
 	}

@@ -228,6 +228,7 @@ func (u *usualBatch) keys(b *batch) []any {
 // args are the arguments of usual.lua, as it lists them.
 func (u *usualBatch) args(b *batch, attempt time.Time) []any {
 	serverTime, deadline := b.store.serverTimes(b.Budget), int64(math.MaxInt64)
+	b.aim()
 	for _, i := range b.open {
 		deadline = min(deadline, serverTime(earlier(b.until[i], attempt)))
 	}

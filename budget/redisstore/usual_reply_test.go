@@ -30,7 +30,7 @@ func TestUsualReplies(t *testing.T) {
 		{Name: "calls", Limit: 50, Counts: limit.CountCalls, Window: limit.RollingWindow(time.Hour), Operations: []string{"a"}},
 	}
 	take := func(reply any) (*batch, bool) {
-		b := &batch{store: &Store{clocks: map[string]*offset{}}, Batch: driver.Batch{Budget: "up/key1", Now: 1000, Limits: limits}}
+		b := &batch{store: &Store{pace: &pace{}, clocks: map[string]*offset{}}, Batch: driver.Batch{Budget: "up/key1", Now: 1000, Limits: limits}}
 		for _, id := range []string{"1", "2", "3"} {
 			b.open = append(b.open, len(b.Items))
 			b.Items = append(b.Items, driver.Item{ID: id, Operation: "a", Units: 7})

@@ -52,7 +52,7 @@ func TestWhatPasses(t *testing.T) {
 	}
 }
 
-// A process with too few file descriptors is told so, wherever the opening stops.
+// A process with too few file descriptors learns that, wherever the opening stops.
 func TestNoDescriptors(t *testing.T) {
 	if out, err := helper(t, "descriptors", filepath.Join(t.TempDir(), "q.db")).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

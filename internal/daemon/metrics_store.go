@@ -40,6 +40,12 @@ func (s meteredStore) Decide(ctx context.Context, batch driver.Batch) (driver.De
 	return decisions, err
 }
 
+// Insists is that of the host's store.
+func (s meteredStore) Insists() bool {
+	host, ok := s.Backend.(interface{ Insists() bool })
+	return ok && host.Insists()
+}
+
 // asked reports whether the store was asked for a decision.
 func asked(d driver.Decision) bool { return !d.Remembered }
 
