@@ -1,6 +1,7 @@
 package open_test
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -19,6 +20,7 @@ import (
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
+	"github.com/quotactl/quotactl/internal/redistest"
 )
 
 // benchChild carries the orders of a process that a benchmark started.
@@ -46,10 +48,10 @@ type benchOrders struct {
 	Each   int           // how many goroutines of a process charge at a time; 0: one
 }
 
-// benchConfig is a budget that no benchmark exhausts, on a file.
+// benchConfig is a budget that no benchmark exhausts, on a store.
 const benchConfig = `
 [store]
-url = "sqlite:%s"
+url = "%s"
 [upstream.up]
 costs = { op = 1 }
 [upstream.up.limit.daily]
@@ -166,7 +168,7 @@ func BenchmarkProcesses(b *testing.B) {
 				rounds := 0
 				for b.Loop() {
 					rounds++
-					one, _ := benchProcesses(b, n, mode.orders, nil)
+					one, _ := benchProcesses(b, n, mode.orders, nil, "")
 					sum.add(one)
 				}
 				sum.report(b, time.Duration(rounds)*mode.orders.Span)
@@ -174,6 +176,33 @@ func BenchmarkProcesses(b *testing.B) {
 				if !mode.orders.Once {
 					reportSyncs(b, n, mode.orders)
 				}
+			})
+		}
+	}
+}
+
+// BenchmarkRedisProcesses is BenchmarkProcesses on a Redis of this machine: as fast as they can, and
+// one-shot processes, which is what commands in scripts are.
+func BenchmarkRedisProcesses(b *testing.B) {
+	server := redistest.Start(b)
+	for _, mode := range []struct {
+		name   string
+		orders benchOrders
+	}{
+		{"unpaced", benchOrders{Span: 3 * time.Second}},
+		{"one-shot", benchOrders{Span: 5 * time.Second, Once: true}},
+	} {
+		for _, n := range []int{1, 4, 16, 40, 100} {
+			b.Run(fmt.Sprintf("%s/processes=%d", mode.name, n), func(b *testing.B) {
+				var sum benchAnswer
+				rounds := 0
+				for b.Loop() {
+					rounds++
+					one, _ := benchProcesses(b, n, mode.orders, nil, server.URL(0))
+					sum.add(one)
+				}
+				sum.report(b, time.Duration(rounds)*mode.orders.Span)
+				b.ReportMetric(0, "ns/op")
 			})
 		}
 	}
@@ -187,7 +216,7 @@ func reportSyncs(b *testing.B, processes int, o benchOrders) {
 		return
 	}
 	trace := filepath.Join(b.TempDir(), "trace")
-	_, groups := benchProcesses(b, processes, o, []string{strace, "-f", "-q", "-ff", "-e", "trace=fsync,fdatasync", "-o", trace})
+	_, groups := benchProcesses(b, processes, o, []string{strace, "-f", "-q", "-ff", "-e", "trace=fsync,fdatasync", "-o", trace}, "")
 	syncs := 0
 	for _, file := range must.Get(filepath.Glob(trace + ".*"))(b) {
 		text := must.Get(os.ReadFile(file))(b)
@@ -196,12 +225,13 @@ func reportSyncs(b *testing.B, processes int, o benchOrders) {
 	b.ReportMetric(float64(syncs)/float64(groups), "fsyncs/group")
 }
 
-// benchProcesses is what came of processes, each started by way of wrap, and how many
-// transactions they made.
-func benchProcesses(b *testing.B, processes int, o benchOrders, wrap []string) (sum benchAnswer, groups int64) {
+// benchProcesses is what came of processes on a store at url, each started by way of wrap. Without a
+// URL it is a file of their own; then groups is how many transactions they made.
+func benchProcesses(b *testing.B, processes int, o benchOrders, wrap []string, url string) (sum benchAnswer, groups int64) {
 	dir := b.TempDir()
+	file := filepath.Join(dir, "q.db")
 	o.Config = filepath.Join(dir, "costs.toml")
-	must.Do(b, os.WriteFile(o.Config, fmt.Appendf(nil, benchConfig, filepath.Join(dir, "q.db")), 0o600))
+	must.Do(b, os.WriteFile(o.Config, fmt.Appendf(nil, benchConfig, cmp.Or(url, "sqlite:"+file)), 0o600))
 	made, err := open.Budget(b.Context(), o.Config, "up/key") // the file is made before
 	if err == nil {
 		err = made.Close()
@@ -233,7 +263,10 @@ func benchProcesses(b *testing.B, processes int, o benchOrders, wrap []string) (
 	for _, a := range answers {
 		sum.add(a)
 	}
-	db := must.Get(sql.Open("sqlite", filepath.Join(dir, "q.db")))(b)
+	if url != "" {
+		return sum, 0
+	}
+	db := must.Get(sql.Open("sqlite", file))(b)
 	must.Do(b, db.QueryRow("SELECT version FROM budget").Scan(&groups))
 	must.Do(b, db.Close())
 	return sum, groups

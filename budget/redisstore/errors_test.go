@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
 )
@@ -74,6 +75,18 @@ func TestWhatPasses(t *testing.T) {
 			if errors.Is(got, driver.ErrStoreConfig) || !errors.Is(got, driver.ErrUnavailable) || !strings.Contains(got.Error(), says) {
 				t.Errorf("%v: %v, want ErrUnavailable that says %q", err, got, says)
 			}
+		}
+	}
+}
+
+// A server that is far away runs: doctor says how far, and which timeout would do.
+func TestDoctorNamesTheDistance(t *testing.T) {
+	for near, says := range map[time.Duration]string{60 * time.Millisecond: "60ms away", time.Millisecond: "make sure that the server runs"} {
+		s := &Store{pace: &pace{}, timeout: DefaultTimeout}
+		s.pace.connected(near)
+		list := s.unreached(t.Context(), s.fault("ask the clock", dialing(syscall.ETIMEDOUT)))
+		if len(list) != 1 || !strings.Contains(list[0].Advice, says) || strings.Contains(list[0].Advice, "360ms") != (near == 60*time.Millisecond) {
+			t.Errorf("%s: %+v, want %q", near, list, says)
 		}
 	}
 }

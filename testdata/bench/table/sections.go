@@ -21,6 +21,13 @@ func sections() []section {
 			words: map[string]string{"Processes/unpaced": "Charge, from processes that share a file"},
 		},
 		{
+			title: "Redis, processes", bench: "^BenchmarkRedisProcesses$", times: "1x", count: "3", pkgs: []string{"./budget/open"},
+			words: map[string]string{
+				"RedisProcesses/unpaced":  "Charge, from processes that share a server",
+				"RedisProcesses/one-shot": "One charge a process, all of the process",
+			},
+		},
+		{
 			title: "HTTP, 200 connections, beside an empty handler", bench: "^BenchmarkHTTP", times: "20x", count: "3", pkgs: []string{"./budget/redisstore"},
 			words: map[string]string{
 				"HTTP/Redis": "/v1/charge, Redis", "HTTP/SQLite": "/v1/charge, SQLite", "HTTP/none": "/v1/charge, a store that grants at once",
