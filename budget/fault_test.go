@@ -57,7 +57,7 @@ func (s slowStore) Decide(ctx context.Context, b driver.Batch) (driver.Decisions
 }
 
 // A burst waits for its turn, however long that is, as long as the store answers: no call hears of
-// an outage that there is none of.
+// an outage while there is no outage.
 func TestABurstQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		spec := videoSpec(10_000)

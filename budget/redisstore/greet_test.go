@@ -103,7 +103,7 @@ func TestRoundTrips(t *testing.T) {
 	}
 }
 
-// A greeting that is refused is told as such, each time, and nothing after it counts.
+// A call on a connection whose greeting is refused learns why, each time.
 func TestRefusedGreetings(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--databases", "2")
