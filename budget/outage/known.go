@@ -123,6 +123,9 @@ func (r *remembered) learn(mark driver.Mark, carried []driver.Mark, limits []lim
 		r.lose(mark.Ledger)
 	}
 	for i, l := range limits {
+		if held := l.Longest(); held > r.Held {
+			r.Held, r.dirty = held, true
+		}
 		amount, told := used(i)
 		seen := sight{amount, max(mark.Seen, mark.At), mark.Changes} // a charge may be later than the clock by which units become free
 		u := r.Limits[l.Name]

@@ -30,6 +30,8 @@ type memory struct {
 	budgets map[string]*remembered
 	id      string // names this process in its stretches
 	closed  bool
+	swept   int64          // when sweep was last called, µs by the wall clock
+	sweeps  sync.WaitGroup // for those under way
 }
 
 // remembered is what the host knows of one budget.
@@ -55,8 +57,7 @@ type remembered struct {
 	// configured, µs by the wall clock.
 	Crowd int64 `json:"crowd,omitempty"`
 
-	// Held is the length of the longest window that counts any of the host's own charges,
-	// in µs.
+	// Held is the length of the longest window of which the host was told, in µs.
 	Held int64 `json:"held,omitempty"`
 
 	// Doubts are the marks in doubt. Untold are the lost ledgers that this process charged

@@ -161,6 +161,10 @@ func (m *memory) saveWaiting(name string, r *remembered, patient bool) error {
 	if !r.dirty || m.dir == "" {
 		return nil
 	}
+	if now := m.wall(); m.swept == 0 || now-m.swept >= sweepEvery.Microseconds() {
+		m.swept = now
+		m.sweeps.Go(m.sweep)
+	}
 	r.saved = m.wall()
 	err := m.saveOwn(name, r, patient)
 	var data []byte
@@ -185,6 +189,7 @@ func (m *memory) saveWaiting(name string, r *remembered, patient bool) error {
 // close writes everything that is not written yet. A failed write is warned of and is not
 // an error: the charges themselves are in the store.
 func (m *memory) close() {
+	defer m.sweeps.Wait()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.closed = true

@@ -77,9 +77,6 @@ func (c *counting) of(r *remembered, limits []limit.Limit, operation string) res
 		default:
 			c.in.inUnits = append(c.in.inUnits, l.Name)
 		}
-		if held := l.Longest(); held > r.Held {
-			r.Held, r.dirty = held, true
-		}
 	}
 	return c.in
 }

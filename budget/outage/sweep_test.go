@@ -1,0 +1,68 @@
+package outage
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
+)
+
+// The files of a budget go a week after nothing of it counts any more, and not before.
+func TestFilesOfIdleBudgetsGo(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	h := &hostMemory{t: t, dir: t.TempDir()}
+	for i, one := range []struct {
+		window, age, locked time.Duration
+		stays               bool
+	}{
+		{time.Minute, time.Hour, 0, true},
+		{time.Minute, 7 * day, 0, true},
+		{time.Minute, 8*day + time.Hour, 0, false},
+		{30 * day, 20 * day, 0, true},
+		{30 * day, 38*day - time.Hour, 0, true},
+		{30 * day, 38*day + time.Hour, 0, false},
+		{time.Minute, 20 * day, 15 * day, true},
+		{time.Minute, 24 * day, 15 * day, false},
+	} {
+		name, then := fmt.Sprint("shop/v", i), time.Now().Add(-one.age)
+		m := h.open()
+		m.boot = func() (string, int64, error) { return "boot", 1, nil }
+		l := dayOf("w")
+		l.Window = limit.RollingWindow(one.window)
+		at := then.UnixMicro()
+		must.Do(t, m.saw(driver.Batch{Budget: name, Limits: []limit.Limit{l}, Items: []driver.Item{{ID: "a", Operation: "list", Units: 2}}}, driver.Decisions{
+			Now: at, Items: []driver.Decision{{Result: driver.Granted, Units: 2, At: at}}, Used: []int64{2}, Mark: driver.Mark{Ledger: "l", ID: "a", At: at, Seen: at},
+		}))
+		if one.locked > 0 {
+			must.Do(t, m.locked(name, "", at, at+one.locked.Microseconds(), "closed"))
+		}
+		m.close()
+		for _, path := range []string{m.file(name), m.ownFile(name)} {
+			must.Do(t, os.Chtimes(path, then, then))
+		}
+		defer func() {
+			for _, path := range []string{m.file(name), m.ownFile(name)} {
+				_, err := os.Stat(path)
+				check.Equal(t, err == nil, one.stays, path, one)
+			}
+		}()
+	}
+	left := filepath.Join(h.dir, "memory", ".tmp-1")
+	must.Do(t, os.WriteFile(left, nil, 0o600))
+	old := time.Now().Add(-time.Hour - time.Minute)
+	must.Do(t, os.Chtimes(left, old, old))
+	must.Do(t, os.Chtimes(filepath.Join(h.dir, "swept"), old, old))
+	m := h.open()
+	h.charge(m) // any use of the host
+	m.close()
+	check.Equal(t, h.written(), 2)
+	_, err := os.Stat(left)
+	check.Equal(t, os.IsNotExist(err), true, "what a write left")
+}
