@@ -57,7 +57,7 @@ type remembered struct {
 	// configured, µs by the wall clock.
 	Crowd int64 `json:"crowd,omitempty"`
 
-	// Held is the length of the longest window of which the host was told, in µs.
+	// Held is the length of the longest window that the host knows, in µs.
 	Held int64 `json:"held,omitempty"`
 
 	// Doubts are the marks in doubt. Untold are the lost ledgers that this process charged

@@ -49,7 +49,7 @@ func (m *memory) loadOwn(name string) (list []stretch, data []byte, why error) {
 			}
 			known[one.ID] = true
 		default:
-			why = fmt.Errorf("it has a line that is no charge of this host: %w", cmp.Or(err, io.ErrUnexpectedEOF))
+			why = fmt.Errorf("it has a line that is not a charge of this host: %w", cmp.Or(err, io.ErrUnexpectedEOF))
 		}
 	}
 	if len(list) < max(head.Lines, 1) {

@@ -16,7 +16,7 @@ const sweepEvery = time.Hour
 // week, and a day for the longest lease.
 const forgottenAfter = 8 * 24 * time.Hour
 
-// sweep removes the files of budgets of which nothing counts any more: a credential "*" has any
+// sweep removes the files of budgets for which nothing counts any more: a credential "*" has any
 // number of them. It removes what writes left that were cut off, too.
 func (m *memory) sweep() {
 	mark := filepath.Join(m.dir, "swept")
