@@ -123,7 +123,7 @@ func (m *memory) names() (list []string) {
 	for _, folder := range []string{"memory", "own"} {
 		files, _ := os.ReadDir(filepath.Join(m.dir, folder)) // there may be none
 		for _, file := range files {
-			// One that is no budget's was left by a write that was cut off.
+			// One that is not a budget's was left by a write that was cut off.
 			if name := budgetName(file.Name()); driver.ValidBudget(name) {
 				list = append(list, name)
 			}
