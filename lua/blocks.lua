@@ -224,7 +224,7 @@ do
   -- last score to consider, or nil.
   function blocks.skip(l, ops, pos, need, stop)
     if #ops == 0 or #ops > 32 or need <= limitSteps / 4 then return nil end
-    local field, sides, top = l.calls and 'calls' or 'units', {}, math.max(M.last, M.newest) + DAY
+    local field, sides, top = l.calls and 'calls' or 'units', {}, math.max(M.last, M.newest) + LEASE
     top = math.max(pos, math.min(stop or top, top))
     local high, low, loose = top, top, 0 -- loose: entries in no block
     for i = 1, #ops do loose = loose + totals[ops[i]].fresh end

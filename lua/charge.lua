@@ -70,7 +70,7 @@ local told = args.told
 if looking and not M.v then
   local lower = now - HELD
   for i = 1, #args.windows do lower = math.min(lower, lowerOf(args.windows[i], now)) end
-  if told[1].id ~= '' and told[1].at > lower or args.ledger ~= '' and args.seen > lower - idle.sure(now - lower) then return {7, int(raw)} end
+  if told[1].id ~= '' and told[1].at > lower or args.ledger ~= '' and args.seen > lower - WEEK then return {7, int(raw)} end
   local missing = {}
   for i = 2, #told do
     if told[i].at > lower then missing[#missing + 1] = i - 1 end
@@ -197,7 +197,7 @@ for i = 1, #told do
     if i > 1 then missing[#missing + 1] = i - 1 end
   end
 end
-lost = lost or args.ledger ~= '' and args.seen > math.max(M.reset, M.gone - idle.sure(M.last - M.gone)) and (M.lid ~= args.ledger or M.seq < args.changes)
+lost = lost or args.ledger ~= '' and args.seen > math.max(M.reset, M.gone - WEEK) and (M.lid ~= args.ledger or M.seq < args.changes)
 local fresh = born or #args.add > 0
 if task then
   local imported = importRows()
@@ -314,10 +314,7 @@ local function decide(item)
   if observed > 0 then
     new.labels, M.marks = new.labels .. '|o', '1'
   end
-  if item.lease > 0 then
-    new.state, new.score = 'o', new.score + item.lease
-    M.reach = math.max(M.reach or 0, new.score)
-  end
+  if item.lease > 0 then new.state, new.score = 'o', new.score + item.lease end
   if recorded and new.score <= math.max(M.gone, horizon(M.last)) then return reply(1, false, item.units, at, 0, '', {}) end
   new.score = math.max(new.score, M.merged + 1)
   new.labels = item.labels .. holds.draw(holds.drawn(item), item.lease > 0) .. string.sub(new.labels, #item.labels + 1)

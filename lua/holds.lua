@@ -90,7 +90,6 @@ do -- a block, because Lua limits the local names of a scope
     holds.taken = holds.taken + 1
     local h = holdOf(holds.taken, item.fence, item.labels, item.units, item.span or 0)
     h.since, h.till, h.needs = M.last, till, item.needs
-    M.reach = math.max(M.reach or 0, till)
     list[#list + 1] = h
     changed()
   end

@@ -81,7 +81,6 @@ do -- a block, because Lua limits the local names of a scope
     local key, member, zero = memberAt(e, id)
     addLater(key, int(e.score), member)
     count(e, zero, 1)
-    M.reach = math.max(M.reach or 0, e.score)
     placed[id] = e
     toWrite[#toWrite + 1], toWrite[#toWrite + 2] = id, pack(e)
     M.seq = M.seq + 1

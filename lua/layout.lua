@@ -71,21 +71,13 @@ local HEAD = 24
 local HELD = 3600000000
 local HOUR = 3600000000
 local WEEK = 604800000000
-local DAY = 86400000000 -- also the longest lease
+local LEASE = 86400000000
+local DAY = 86400000000
 local RECOVERY = 60000000
 local TOLERANCE = 60000000
 local MAXUNITS = 1000000000000000
 local MAXSUM = 9000000000000000
 local WHOLE = 9000000000000000 -- built: counted up to the end
-
--- idle.kept is how long after nothing counts any more the keys are kept, where the longest window
--- has this length; idle.lag is how late their use may be noted, and idle.sure for how long they are
--- there for sure. See LedgerKept in budget/driver.
-local idle = {}
-function idle.kept(longest) return math.min(math.max(longest, HOUR), WEEK) end
-function idle.lag(longest) return math.min(idle.kept(longest) / 2, HOUR) end
-function idle.sure(longest) return idle.kept(longest) - idle.lag(longest) end
-
 local NEVER = 9000000000000000 -- due: nothing to expire
 local UNBOUND = 9007199254740992 -- the bound of a limit that does not check an item
 

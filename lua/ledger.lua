@@ -201,7 +201,7 @@ do -- a block, because Lua limits the local names of a scope
 
   -- tidyAt is when entries are to be removed, or the keys to be kept alive. longest is how
   -- long after now the ledger is needed.
-  local function tidyAt(longest) return math.min(M.prune, (M.exp * 1000) + idle.lag(longest) - longest - idle.kept(longest)) end
+  local function tidyAt(longest) return math.min(M.prune, (M.exp * 1000) + HOUR - longest - LEASE - WEEK) end
 
   -- longestOf is how long after now the ledger is needed.
   local function longestOf()
@@ -221,9 +221,9 @@ do -- a block, because Lua limits the local names of a scope
     end
     for i = 1, #allCovers do named[i] = allCovers[i].key .. ' ' .. int(allCovers[i].used) end
     M.wins, M.covers, M.meters = table.concat(live, ';'), table.concat(named, ';'), packMeters()
-    local expire = math.floor((math.max(M.last, M.reach or 0) + longest + idle.kept(longest)) / 1000)
-    local renew = fresh or M.emptied or expire - M.exp >= idle.lag(longest) / 1000
-    if renew then M.exp = math.max(M.exp, expire) end -- an open reservation may need the keys for longer
+    local expire = math.floor((M.last + longest + LEASE + WEEK) / 1000)
+    local renew = fresh or M.emptied or expire - M.exp >= HOUR / 1000 or M.exp == 0
+    if renew then M.exp = expire end
     M.holds = holds.pack()
     M.v = M.v == HOLDING and HOLDING or M.holds == '' and FORMAT or HOLDING
     local fields = {}
@@ -243,7 +243,7 @@ do -- a block, because Lua limits the local names of a scope
     if #fields > 0 then redis.call('HSET', keyM, unpack(fields)) end
     saveTotals(merging.at(), tidyAt(longest))
     if renew then
-      local at = int(expiry(M.exp))
+      local at = int(expiry(expire))
       redis.call('PEXPIREAT', keyM, at)
       redis.call('PEXPIREAT', keyE, at)
       for place = 1, 3 * nops do redis.call('PEXPIREAT', zset(place), at) end
@@ -254,7 +254,7 @@ end
 -- glitch reports whether the clock stands too far past all it has seen and the
 -- caller's, or the caller's further past it than a score may lie ahead.
 local function glitch(raw, caller)
-  return raw - M.last > TOLERANCE and raw - caller > TOLERANCE or caller - raw > DAY
+  return raw - M.last > TOLERANCE and raw - caller > TOLERANCE or caller - raw > LEASE
 end
 
 -- check returns the answer where a ledger is not as the caller knows it, or is not

@@ -66,16 +66,9 @@ type Recovered struct {
 	Mark    Mark // the ledger's after the recovery
 }
 
-// LedgerKept is how long after its last use, and what counts for longest µs then, a ledger that
-// may be dropped as idle is kept: as long again, an hour to a week.
-func LedgerKept(longest int64) int64 { return min(max(longest, MinHeld), WindowIdle) }
-
-// LedgerLag is how late the use of such a ledger may be noted.
-func LedgerLag(longest int64) int64 { return min(LedgerKept(longest)/2, MinHeld) }
-
-// LedgerIdle is how long after nothing of it counts any more a ledger is there for sure, if
-// something was used that counts for longest µs.
-func LedgerIdle(longest int64) int64 { return LedgerKept(longest) - LedgerLag(longest) }
+// LedgerIdle is how long a ledger is kept after its last charge has stopped counting, in
+// µs. A ledger that disappears earlier was lost.
+const LedgerIdle = WindowIdle
 
 // RecoveryWait is the longest that a loss holds charges back if several hosts share the
 // store, in µs since the loss was noticed.

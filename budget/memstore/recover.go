@@ -27,7 +27,7 @@ func (l *ledger) mark(now int64) driver.Mark {
 func (l *ledger) lost(mark driver.Mark, limits []limit.Limit, now int64) bool {
 	lower := l.lower(limits, now)
 	other := mark.Ledger != l.id || mark.Changes > l.changes
-	if mark.Ledger != "" && other && mark.Seen > max(l.resetAt, lower-driver.LedgerIdle(now-lower)) {
+	if mark.Ledger != "" && other && mark.Seen > max(l.resetAt, lower-driver.LedgerIdle) {
 		return true
 	}
 	return len(l.missing([]driver.Mark{mark}, limits, now)) > 0

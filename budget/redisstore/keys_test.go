@@ -71,7 +71,7 @@ func (f *fakeStore) release(id string) {
 }
 
 // I8: all keys of a budget lie under one hash tag and carry one expiry, past the
-// longest window by as much again, an hour to a week. Those of the history have an expiry of
+// longest window, the longest lease and a week. Those of the history have an expiry of
 // their own: the last of its hours and as long as it is kept.
 func TestKeysExpireTogether(t *testing.T) {
 	t.Parallel()
@@ -102,7 +102,7 @@ func TestKeysExpireTogether(t *testing.T) {
 		}
 		return at
 	}
-	const want = 2 * time.Hour
+	const want = time.Hour + 24*time.Hour + 7*24*time.Hour
 	f.charge("first", 6)
 	if left := expiries(); left > want || left < want-time.Minute {
 		t.Fatalf("keys expire in %s, want %s", left, want)
@@ -112,34 +112,21 @@ func TestKeysExpireTogether(t *testing.T) {
 		return must.Get(admin.HGet(t.Context(), "quotactl:v1:{"+name+"}:m", "exp").Int64())(t)
 	}
 	first := written()
-	f.now += 29 * time.Minute.Microseconds()
-	f.charge("within half the time", 6)
+	f.now += 30 * time.Minute.Microseconds()
+	f.charge("within the hour", 6)
 	if got := written(); got != first {
-		t.Fatalf("expiry %d written again within half the time, was %d", got, first)
+		t.Fatalf("expiry %d written again within the hour, was %d", got, first)
 	}
-	f.now += 2 * time.Minute.Microseconds()
-	f.charge("past it", 6)
-	if got := written(); got < first+31*60_000 {
-		t.Fatalf("expiry %d past half the time, was %d", got, first)
+	f.now += 31 * time.Minute.Microseconds()
+	f.charge("past the hour", 6)
+	if got := written(); got < first+61*60_000 {
+		t.Fatalf("expiry %d past the hour, was %d", got, first)
 	}
 	expiries()
-	// A reservation keeps them until its window has passed after its lease's end.
-	const leased = 20 * time.Hour
-	must.Equal(t, must.Get(f.Decide(t.Context(), driver.Batch{
-		Budget: name, Now: f.now, Limits: []limit.Limit{{Name: "w", Limit: limit.MaxUnits, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Minute)}},
-		Items: []driver.Item{{ID: "leased", Operation: "a", Units: 1, Lease: leased.Microseconds()}},
-	}))(t).Items[0].Result, driver.Granted)
-	if left := expiries(); left > leased+want || left < leased+want-time.Minute {
-		t.Fatalf("keys expire in %s, want %s past the lease", left, want)
-	}
-	f.charge("beside it", 6)
-	if left := expiries(); left < leased+want-time.Minute {
-		t.Fatalf("keys expire in %s, want %s past the lease still", left, want)
-	}
 	// A lock keeps them until its end.
 	const locked = 30 * 24 * time.Hour
 	must.Get(driver.Apply(t.Context(), f, driver.Lock{Budget: name, Now: f.now, After: locked.Microseconds(), Most: locked.Microseconds()}))(t)
-	if left, kept := expiries(), locked+7*24*time.Hour; left > kept || left < kept-time.Minute {
+	if left, kept := expiries(), locked+24*time.Hour+7*24*time.Hour; left > kept || left < kept-time.Minute {
 		t.Fatalf("keys expire in %s, want %s past the lock", left, kept)
 	}
 }

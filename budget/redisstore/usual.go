@@ -127,15 +127,9 @@ func (p *plan) batch(b *batch) (u usualBatch, ok bool) {
 	if b.isTwice() {
 		return u, false
 	}
-	longest, last := driver.MinHeld, (*driver.Item)(nil)
-	for _, l := range b.Limits {
-		longest = max(longest, l.Longest())
-	}
+	var last *driver.Item
 	for j, i := range b.open {
 		item := &b.Items[i]
-		if item.Lease > driver.LedgerIdle(longest) { // charge.lua keeps the ledger for it
-			return u, false
-		}
 		if last != nil && !u.runs[len(u.runs)-1].metered && p.decidesAlike(last, item) {
 			u.runs[len(u.runs)-1].items++
 			continue

@@ -144,7 +144,7 @@ func (l *ledger) mark(now int64) driver.Mark {
 func (l *ledger) lost(mark driver.Mark, limits []limit.Limit, now int64) (bool, error) {
 	lower := l.lower(limits, now)
 	other := mark.Ledger != l.id || mark.Changes > l.changes
-	if mark.Ledger != "" && other && mark.Seen > max(l.resetAt, lower-driver.LedgerIdle(now-lower)) {
+	if mark.Ledger != "" && other && mark.Seen > max(l.resetAt, lower-driver.LedgerIdle) {
 		return true, nil
 	}
 	if mark.ID == "" || mark.ID == l.witness || mark.At <= max(l.merged, lower) {

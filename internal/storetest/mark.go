@@ -91,9 +91,9 @@ func testMark(t *testing.T, w *world) {
 	w.vouch(other, driver.ErrLost)
 	// On a ledger that does not exist.
 	w.budget = "up/flushed"
-	w.vouch(driver.Mark{Ledger: "other", Seen: w.now - 6*hour - driver.LedgerIdle(6*hour)}, nil)
+	w.vouch(driver.Mark{Ledger: "other", Seen: w.now - 6*hour - driver.LedgerIdle}, nil)
 	w.budget = "up/flushed-too"
-	w.vouch(driver.Mark{Ledger: "other", Seen: w.now - 6*hour - driver.LedgerIdle(6*hour) + 1}, driver.ErrLost)
+	w.vouch(driver.Mark{Ledger: "other", Seen: w.now - 6*hour - driver.LedgerIdle + 1}, driver.ErrLost)
 }
 
 // A ledger that turns out to be rolled back gets a new id, once.
