@@ -94,31 +94,45 @@ func (b *Budget) inRun(ctx context.Context, call Call) Call {
 // now is the run, or what is left of it once its pass has ended. While the store does not
 // answer, the pass is taken to live.
 func (r *running) now(ctx context.Context, b *Budget) Run {
+	run, asks := r.known(b)
+	if !asks { // those that come meanwhile need not wait for the answer
+		return run
+	}
+	found, err := ask(ctx, b, b.jobs.Job, run.Labels.Job)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.run.Fence == 0 || r.run.Labels.Job == "" || b.jobs == nil || !r.asked.IsZero() && time.Since(r.asked) < lifeLook {
-		return r.run
+	if err != nil && ctx.Err() != nil { // this call has no time to hear it
+		r.asked = time.Time{}
 	}
-	if host, ok := b.store.(interface{ OutOfReach() (time.Time, bool) }); ok {
-		if _, out := host.OutOfReach(); out {
-			return r.run
-		}
-	}
-	r.asked = time.Now()
-	found, err := ask(ctx, b, b.jobs.Job, r.run.Labels.Job)
 	if err != nil {
 		return r.run
 	}
-	if passes, err := PassesOf(found); err == nil && passes.Ended(r.run.Fence) {
+	if passes, err := PassesOf(found); err == nil && passes.Ended(run.Fence) {
 		r.run.Fence, r.run.Labels.Run = 0, ""
 	}
 	return r.run
 }
 
+// known is the run as it is known, and whether to ask the store now.
+func (r *running) known(b *Budget) (run Run, asks bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.run.Fence == 0 || r.run.Labels.Job == "" || b.jobs == nil || !r.asked.IsZero() && time.Since(r.asked) < lifeLook {
+		return r.run, false
+	}
+	if host, ok := b.store.(interface{ OutOfReach() (time.Time, bool) }); ok {
+		if _, out := host.OutOfReach(); out {
+			return r.run, false
+		}
+	}
+	r.asked = time.Now()
+	return r.run, true
+}
+
 // Passes are the numbers of a job's passes, as its document has them.
 type Passes struct {
 	Active []int64 // under way
-	Dead   []int64 // the newest that were declared dead
+	dead   []int64 // the newest that were declared dead
 	newest int64
 }
 
@@ -139,7 +153,7 @@ func PassesOf(document driver.JobDocument) (Passes, error) {
 	if err := json.Unmarshal(document.Text, &state); err != nil {
 		return p, fmt.Errorf("read the state of the job: %w; was it written by another version?", err)
 	}
-	p.Dead, p.newest = state.Dead, state.Fence
+	p.dead, p.newest = state.Dead, state.Fence
 	for _, claim := range state.Active {
 		p.Active = append(p.Active, claim.Fence)
 	}
@@ -151,6 +165,6 @@ const KeptDead = 32
 
 // Ended reports whether it is known that a pass is over and was not declared dead.
 func (p Passes) Ended(fence int64) bool {
-	known := fence <= p.newest && (len(p.Dead) < KeptDead || fence > slices.Min(p.Dead))
-	return known && !slices.Contains(p.Active, fence) && !slices.Contains(p.Dead, fence)
+	known := fence <= p.newest && (len(p.dead) < KeptDead || fence > slices.Min(p.dead))
+	return known && !slices.Contains(p.Active, fence) && !slices.Contains(p.dead, fence)
 }

@@ -40,6 +40,8 @@ func TestTheNextPassBeginsWithWhatWasCut(t *testing.T) {
 		"again, behind another":        {[]string{"GB", "FR"}, nil, []Run{done("GB"), ended("FR", Exhausted), never("US"), never("DE")}, "FR US GB DE"},
 		"before what was left":         {[]string{"GB", "FR", "US"}, nil, []Run{done("GB"), ended("FR", Exhausted), never("US"), never("DE")}, "FR US GB DE"},
 		"some regions, on request":     {nil, []string{"FR"}, []Run{ended("FR", Exhausted)}, "US GB DE FR"},
+		"cut again, on request":        {[]string{"FR"}, []string{"FR"}, []Run{ended("FR", Exhausted)}, "FR US GB DE"},
+		"complete, on request":         {[]string{"FR", "DE"}, []string{"FR"}, []Run{done("FR")}, "DE US GB FR"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := &Job{Regions: []string{"US", "GB", "DE", "FR"}}

@@ -97,7 +97,10 @@ func (f *fetchRun) upstreamRefuses(response *http.Response, v budgethttp.Verdict
 		return end
 	}
 	end.outcome, end.reason, end.wait = Exhausted, ReasonUpstream, time.Until(v.Until)
-	end.again = !v.Until.IsZero() && end.wait <= f.run.job.MaxWait
+	if v.Until.IsZero() { // nothing is locked, so nothing else keeps the next request
+		end.wait = max(budgethttp.RetryAfter(response.Header), time.Second)
+	}
+	end.again = (!v.Until.IsZero() || v.Means == feedback.Throttled) && end.wait <= f.run.job.MaxWait
 	return end
 }
 

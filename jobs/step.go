@@ -205,6 +205,9 @@ func (s *state) ran(c *claim, runs []Run) {
 		switch {
 		case began:
 			again := i == 0 && slices.Contains(s.First, run.Region)
+			if run.wasCut() && !c.whole() {
+				continue // it keeps its place, if it had one
+			}
 			s.First = slices.DeleteFunc(s.First, func(region string) bool { return region == run.Region })
 			if run.wasCut() && !again {
 				cut = append(cut, run.Region)

@@ -196,14 +196,13 @@ do -- a block, because Lua limits the local names of a scope
     return sum, came
   end
 
-  -- begun sums what the reservations counted at l.from that finish later: all that they
-  -- asked for. It looks at 1,000 entries at most: what it leaves out is recorded as missing.
-  local function begun(l)
-    local sum, left = 0, l.from > cutOf(l.win) and 1000 or 0
+  -- begunBetween is begun of the entries with scores above one and up to another, of 500 at most.
+  local function begunBetween(l, low, high)
+    local sum, left = 0, 500
     for i = 1, #l.covered do
       local op = l.covered[i]
       for _, key in ipairs({zkey(op), ykey(op), rkey(op)}) do
-        local ids = left > 0 and redis.call('ZRANGEBYSCORE', key, '(' .. int(l.from), '+inf', 'LIMIT', '0', int(left)) or {}
+        local ids = left > 0 and redis.call('ZRANGEBYSCORE', key, '(' .. int(low), high, 'LIMIT', '0', int(left)) or {}
         left = left - #ids
         for j = 1, #ids do ids[j] = idOf(ids[j]) end
         for _, text in ipairs(#ids > 0 and redis.call('HMGET', keyE, unpack(ids)) or {}) do
@@ -213,6 +212,14 @@ do -- a block, because Lua limits the local names of a scope
       end
     end
     return sum
+  end
+
+  -- begun sums what the reservations counted at l.from that finish later: all that they asked
+  -- for. It looks at 500 of those that are open and at 500 other entries at most: what it leaves
+  -- out is recorded as missing.
+  local function begun(l)
+    if l.from <= cutOf(l.win) then return 0 end
+    return begunBetween(l, M.last, '+inf') + begunBetween(l, l.from, int(M.last))
   end
 
   -- standing lists the charges that record what was lost of a limit.

@@ -128,10 +128,14 @@ func (x actor) lock(ctx context.Context, t facts) (Verdict, error) {
 		order.Until = x.computedReset(rule)
 	}
 	lock, err := x.budget.Lock(ctx, order)
-	switch {
-	case errors.Is(err, budget.ErrInvalid) && !order.Until.At.IsZero(): // its end has passed since
-		return v, nil
-	case err != nil:
+	if errors.Is(err, budget.ErrInvalid) && !order.Until.At.IsZero() { // its end has passed, by the store's clock
+		if t.reset.IsZero() { // it was computed: the new period is open
+			return v, nil
+		}
+		order.Until = shortLock(rule)
+		lock, err = x.budget.Lock(ctx, order)
+	}
+	if err != nil {
 		return v, err
 	}
 	v.Limit, v.Until, v.Asked = lock.Limit, lock.Until, lock.Asked

@@ -50,6 +50,11 @@ func isWeekday(text string) bool {
 // single is the value of a header that has one. A proxy may repeat it; values that differ
 // are an error.
 func single(lines []string, as feedback.Encoding) (string, error) {
+	if len(lines) == 1 && as == feedback.AsRFC3339 { // some write the fraction after a comma
+		if _, err := timestamp(strings.Trim(lines[0], blanks)); err == nil {
+			return lines[0], nil
+		}
+	}
 	all := elements(lines)
 	if as == feedback.AsHTTPDate || as == feedback.AsRetryAfter {
 		all = dates(all)

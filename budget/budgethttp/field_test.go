@@ -62,6 +62,18 @@ func TestRepeatedDates(t *testing.T) {
 	}
 }
 
+// A comma in a timestamp separates its fraction.
+func TestRepeatedTimestamps(t *testing.T) {
+	place := &feedback.Source{Header: "X-Reset", As: feedback.AsRFC3339}
+	const half = "2026-11-20T12:00:00,5Z"
+	for _, header := range []http.Header{makeHeader("X-Reset", half), makeHeader("X-Reset", "2026-11-20T12:00:00.5Z,2026-11-20T12:00:00.5Z")} {
+		until, err := newContent(header, nil).until(place, noon)
+		if err != nil || !until.At.Equal(noon.Add(500*time.Millisecond)) {
+			t.Errorf("%v: %+v, %v", header, until, err)
+		}
+	}
+}
+
 func TestRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		at := time.Now().Add(90 * time.Second).UTC().Format(http.TimeFormat)

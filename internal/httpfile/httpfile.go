@@ -95,7 +95,7 @@ func mayBeFollowed(resp *http.Response) bool {
 // 9110, 9.3.6): its reason says so, or it is one of HTTP/1 and no field announces content.
 func opensTunnel(resp *http.Response) bool {
 	return resp.StatusCode/100 == 2 && (strings.HasSuffix(strings.ToLower(resp.Status), " established") ||
-		resp.ProtoMajor == 1 && !slices.ContainsFunc([]string{"Content-Type", "Content-Length", "Content-Encoding", "Transfer-Encoding", "Etag", "Last-Modified"},
+		resp.ProtoMajor == 1 && !slices.ContainsFunc([]string{"Content-Type", "Content-Length", "Content-Encoding", "Transfer-Encoding", "Etag", "Last-Modified", "Cache-Control", "Set-Cookie"},
 			func(name string) bool { return resp.Header.Get(name) != "" }))
 }
 

@@ -127,6 +127,9 @@ func (p *pass) begins(left *deferred) {
 		switch {
 		case r.started != 0:
 			again := i == 0 && slices.Contains(j.first, r.region)
+			if r.cut && !p.whole {
+				continue
+			}
 			j.first = without(j.first, r.region)
 			if r.cut && !again && (left == nil || !slices.Contains(left.regions, r.region)) {
 				cut = append(cut, r.region)

@@ -234,7 +234,7 @@ func isJSON(media []string) bool {
 	}
 	kind, parameters, err := mime.ParseMediaType(media[0])
 	charset := strings.ToLower(parameters["charset"])
-	return err == nil && kind == jsonMedia[0] && slices.Contains([]string{"", "utf-8", "us-ascii"}, charset)
+	return err == nil && kind == jsonMedia[0] && slices.Contains([]string{"", "utf-8", "utf8", "us-ascii"}, charset)
 }
 
 // isPlain reports whether a body is not compressed, or coded in another way.
