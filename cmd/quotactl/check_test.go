@@ -23,7 +23,7 @@ func everySecret(name string) (string, bool) {
 	if strings.HasPrefix(name, "QUOTACTL_") {
 		return "", false
 	}
-	return "set", true
+	return "long enough", true
 }
 
 // runAt runs the program in this process at a fixed time.
