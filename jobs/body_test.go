@@ -125,8 +125,8 @@ func checkToken(t *testing.T, fetch *Fetch, body []byte, valid bool) {
 
 // The report of an error body does not contain the secret, however JSON writes that.
 func TestExcerptHidesTheSecret(t *testing.T) {
-	const secret = "a/b\"é"
-	for _, body := range []string{`{"error":{"message":"ZZa\/b\"\u00e9ZZ"}}`, `{"error":{"message":"ZZa%2Fb%22%C3%A9ZZ"}}`} {
+	const secret = "a/b\"é+long"
+	for _, body := range []string{`{"error":{"message":"ZZa\/b\"\u00e9+longZZ"}}`, `{"error":{"message":"ZZa%2Fb%22%C3%A9%2BlongZZ"}}`} {
 		check.Equal(t, (&secrets{}).excerpt([]byte(body), true, secret), ": ZZ[secret]ZZ", body)
 	}
 }

@@ -24,6 +24,7 @@ func TestARunKeepsItsLastLines(t *testing.T) {
 		p := w.once()
 		check.EqualSlices(t, p.Runs[0].Log, []string{
 			`time=2000-01-01T00:00:00.000Z level=WARN msg="failed; trying again" attempt=2 wait=3s reason="status 503" error="page 1: the upstream answered 503 Service Unavailable: trouble with [secret]"`,
+			`time=2000-01-01T00:00:03.000Z level=WARN msg="the first page does not say whether there is another: it was taken for the only page" field=nextPageToken`,
 		}, "log")
 		w.secretless(p)
 		if strings.Contains(w.log.String(), "trying again") {

@@ -52,7 +52,6 @@ json  = { "code" = "SPENT" }
 		"throttled, then a page":   {fails(2, answering(200, "", `{"code":"SLOW"}`)), Succeeded, "", 3},
 		"throttled, which lasts":   {fails(9, answering(200, "", `{"code":"SLOW"}`)), Exhausted, ReasonUpstream, 4},
 		"throttled, of a cache":    {fails(2, answering(200, "Age: 7", `{"code":"SLOW"}`)), Succeeded, "", 3},
-		"throttled for long":       {fails(1, answering(429, "Age: 7\nRetry-After: 31", `{"code":"SLOW"}`)), Exhausted, ReasonUpstream, 1},
 		"exhausted":                {fails(1, answering(200, "", `{"code":"SPENT"}`)), Exhausted, ReasonUpstream, 1},
 		"exhausted, of a cache":    {fails(1, answering(200, "Age: 7", `{"code":"SPENT"}`)), Exhausted, ReasonUpstream, 1},
 		"overloaded, with an ETag": {fails(1, answering(200, `ETag: "1"`, `{"code":"BUSY"}`)), Succeeded, "", 2},

@@ -156,15 +156,17 @@ func micros(text string, unit time.Duration) (int64, error) {
 // number of seconds or a date; else by its Retry-After-Ms. It is 0 if there is none, or if
 // it has passed.
 func RetryAfter(header http.Header) time.Duration {
-	seen, now := newContent(header, nil), time.Now()
 	for _, place := range []feedback.Source{
 		{Header: "Retry-After", As: feedback.AsRetryAfter}, {Header: "Retry-After-Ms", As: feedback.AsMilliseconds},
 	} {
-		switch until, _ := seen.until(&place, now); {
+		text, err := single(header.Values(place.Header), place.As)
+		until, wrong := readUntil(place.As, strings.Trim(text, blanks))
+		switch {
+		case err != nil || wrong != nil:
 		case until.After > 0:
 			return until.After
-		case !until.IsZero():
-			return until.At.Sub(now)
+		case !until.At.IsZero():
+			return max(0, time.Until(until.At))
 		}
 	}
 	return 0

@@ -86,6 +86,10 @@ func TestRetryAfter(t *testing.T) {
 			{makeHeader("Retry-After", "7, 7"), 7 * time.Second},
 			{makeHeader("Retry-After", "7", "Retry-After", "8"), 0},
 			{makeHeader("Retry-After", "0"), 0},
+			{makeHeader("Retry-After", "-1"), 0},
+			{makeHeader("Retry-After", "soon"), 0},
+			{makeHeader("Retry-After", "Fri, 31 Dec 1999 23:59:59 GMT"), 0},
+			{makeHeader("Retry-After", "9999999999"), 2 * farthest}, // for ages
 			{makeHeader("Retry-After", at), 90 * time.Second},
 			{makeHeader("Retry-After", at+", "+at), 90 * time.Second},
 			{makeHeader("Retry-After-Ms", "250"), 250 * time.Millisecond},

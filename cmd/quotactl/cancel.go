@@ -26,9 +26,9 @@ this within seconds, a run --once within 15 seconds. The record says who ended
 the pass.
 
 The next tick runs as usual and begins with the regions that were cut, then
-those that were not started. Waiting ticks and requests stay: trigger --cancel withdraws requests
-and passes that are deferred, pause skips ticks. A job that is no longer
-configured can be named.`,
+those that were not started. Waiting ticks and requests stay: trigger --cancel
+withdraws requests and passes that are deferred, pause skips ticks. A job that
+is no longer configured can be named.`,
 		Example: `  quotactl cancel trending
   quotactl cancel trending --note "the upstream asks us to stop"`,
 		Args:              arguments(cobra.ExactArgs(1)),

@@ -196,7 +196,6 @@ func TestRunsJSON(t *testing.T) {
       "reason": "status 503",
       "started": "2026-11-20T11:00:00.000000Z",
       "ended": "2026-11-20T11:08:00.000000Z",
-      "units": 2,
       "calls": 0,
       "pages": 0,
       "output": "",
@@ -205,6 +204,7 @@ func TestRunsJSON(t *testing.T) {
         "one",
         "two\u0007"
       ],
+      "units": 2,
       "took_seconds": 480
     },
     {
@@ -215,11 +215,11 @@ func TestRunsJSON(t *testing.T) {
       "outcome": "lost",
       "reason": "crashed",
       "started": "2026-11-20T10:40:00.000000Z",
-      "units": 0,
       "calls": 0,
       "pages": 0,
       "output": "",
       "error": "the daemon that ran it stopped renewing its claim",
+      "units": 0,
       "took_seconds": null
     },
     {
@@ -231,11 +231,11 @@ func TestRunsJSON(t *testing.T) {
       "region": "",
       "outcome": "missed",
       "reason": "down",
-      "units": 0,
       "calls": 0,
       "pages": 0,
       "output": "",
       "error": "",
+      "units": 0,
       "took_seconds": null
     }
   ]

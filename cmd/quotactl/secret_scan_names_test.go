@@ -146,7 +146,7 @@ func TestOddNamesAreNames(t *testing.T) {
 		remembered := must.Get(filepath.Glob(filepath.Join(dir, ".quotactl", "outage", "*", "memory", "api+"+name)))(t)
 		must.Equal(t, len(remembered), 1, name, "the budget is remembered in")
 		state := filepath.Dir(filepath.Dir(remembered[0]))
-		remembered = append(remembered, filepath.Join(state, "host"), filepath.Join(state, "memory.lock"), filepath.Join(state, "own", "api+"+name))
+		remembered = append(remembered, filepath.Join(state, "host"), filepath.Join(state, "memory.lock"), filepath.Join(state, "swept"), filepath.Join(state, "own", "api+"+name))
 		for _, file := range filesIn(t, above) {
 			if rest, ok := strings.CutPrefix(file, "a/b/"); file != output && !slices.Contains(remembered, filepath.Join(above, file)) && (!ok || strings.Contains(rest, "/")) {
 				t.Errorf("%q: there is %s", name, file)

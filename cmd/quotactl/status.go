@@ -41,11 +41,11 @@ func newStatusCommand(a *app) *cobra.Command {
 		Long: `Show what is used and left in each limit, when more returns, and the last and
 next pass of each job. This spends nothing.
 
-Beside a budget's name is what is left of its tightest limit: of those that cover
-an operation charged within their window, the one with the smallest part left, in
-units or calls. A locked limit has nothing left. Buckets, open calls and windows
-below a minute are the tightest only while they are locked, or if there is no
-other limit. --limit and --operation show and judge only some limits.
+Beside a budget's name is what is left of its tightest limit: of those that
+cover an operation charged within their window, the one with the smallest part
+left, in units or calls. A locked limit has nothing left. Buckets, open calls
+and windows below a minute are the tightest only while they are locked, or if
+there is no other limit. --limit and --operation show and judge only some.
 
 --fail-under is for scripts: exit code 75, and a line on standard error for each
 budget that has less left of its tightest limit, in what that counts or in per

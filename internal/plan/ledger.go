@@ -197,7 +197,7 @@ func (l *ledger) decide(q *ask, now int64, scratch *[]taken) *refused {
 		}
 		held := l.held(t.counter)
 		short := l.lacks(q, t, now, t.counter.usage, held)
-		if short == 0 && (!t.drawn || !t.never(q)) {
+		if short == 0 {
 			continue
 		}
 		switch one := l.refusal(q, t, short, held); {

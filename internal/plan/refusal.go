@@ -35,8 +35,12 @@ type refused struct {
 	soonest int64
 }
 
-// never reports whether the question can never fit the limit, whatever it draws.
+// never reports whether the question can never fit the limit. What it draws is not checked
+// against floor and shares.
 func (t *taken) never(q *ask) bool {
+	if t.drawn {
+		return t.whole > t.counter.limit.Bound(0, false)
+	}
 	return t.counter.limit.NeverFits(t.whole, q.floor, false, t.share, q.lasts)
 }
 
