@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -163,10 +165,12 @@ func TestWhetherAPassHasEnded(t *testing.T) {
 	for fence, want := range map[int64]bool{3: true, 4: false, 5: true, 6: false, 8: false, 9: true, 10: false} {
 		check.Equal(t, few.Ended(fence), want, fence)
 	}
-	many := budget.Passes{}
-	for i := range int64(budget.KeptDead) {
-		many.Dead = append(many.Dead, 10+i)
+	dead := []string{"10"}
+	for i := range budget.KeptDead - 1 {
+		dead = append(dead, strconv.Itoa(12+i))
 	}
+	many := read(`{"fence":99,"dead":[` + strings.Join(dead, ",") + `]}`)
 	check.Equal(t, many.Ended(3), false, "before the dead")
+	check.Equal(t, many.Ended(11), true, "among the dead")
 	check.Equal(t, check.Err(budget.PassesOf(driver.JobDocument{Text: []byte("x")})) != nil, true, "a damaged document")
 }

@@ -30,11 +30,11 @@ func TestAFirstPageThatNamesNoNext(t *testing.T) {
 				w := newWorld(t, setup{job: "regions = [\"US\", \"GB\"]", fetch: c.fetch, upstream: http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 					switch q := r.URL.Query(); {
 					case q.Get("pageToken") != "":
-						fmt.Fprint(out, `{}`)
+						_, _ = fmt.Fprint(out, `{}`)
 					case q.Get("regionCode") == "US":
-						fmt.Fprint(out, c.body)
+						_, _ = fmt.Fprint(out, c.body)
 					default:
-						fmt.Fprint(out, c.of)
+						_, _ = fmt.Fprint(out, c.of)
 					}
 				})})
 				p := w.once()

@@ -50,7 +50,7 @@ func TestALockIsCut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c.rule.Name, c.rule.Means, c.rule.Condition.Status = "ban", feedback.Exhausted, []int{429}
+				c.rule.Name, c.rule.Means, c.rule.Status = "ban", feedback.Exhausted, []int{429}
 				c.rule.Reset = []feedback.Source{{Header: "Retry-After", As: feedback.AsRetryAfter}, {Header: "X-Until", As: feedback.AsEpoch}}
 				o, log := &observer{}, &strings.Builder{}
 				b, client := upstreamSays(t, budget.Spec{

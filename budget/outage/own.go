@@ -62,7 +62,7 @@ type counting struct {
 }
 
 // of returns what a charge of an operation counts in, with the operation's own lists.
-func (c *counting) of(r *remembered, limits []limit.Limit, operation string) reserved {
+func (c *counting) of(limits []limit.Limit, operation string) reserved {
 	if c.operation == operation {
 		return c.in
 	}
@@ -92,7 +92,7 @@ func (c *counting) sums(units int64) map[string]int64 {
 // charged takes in a charge of this host. A reservation counts when it ends: its units are
 // not known before.
 func (r *remembered) charged(ledger string, limits []limit.Limit, item *driver.Item, d *driver.Decision, alike *counting) {
-	one := alike.of(r, limits, item.Operation)
+	one := alike.of(limits, item.Operation)
 	if item.Lease > 0 && len(r.reserved) < maxReserved {
 		if r.reserved == nil {
 			r.reserved = map[string]reserved{}

@@ -26,7 +26,7 @@ func (b *BudgetPlan) Tightest() *LimitPlan {
 func (q *Question) Now(b *BudgetPlan) budget.Status {
 	now := budget.Status{Budget: b.Name, At: q.From}
 	for _, l := range b.Limits {
-		now.Limits = append(now.Limits, budget.LimitStatus{Limit: l.Limit, Used: l.UsedNow, Remaining: l.Limit.Remaining(l.UsedNow)})
+		now.Limits = append(now.Limits, budget.LimitStatus{Limit: l.Limit, Used: l.UsedNow, Remaining: l.Remaining(l.UsedNow)})
 	}
 	if at := slices.IndexFunc(q.Budgets, func(asked Budget) bool { return asked.Name == b.Name }); at >= 0 {
 		now.Observe = q.Budgets[at].Observe
