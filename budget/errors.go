@@ -148,7 +148,7 @@ func (e *RefusedError) Error() string {
 	case errors.Is(e.Err, ErrRecovering):
 		said = fmt.Sprintf("recovering: the store has lost data and not all hosts have reported what they know; until they have, this host may spend only its part of the headroom; fits in %s at the latest, at %s",
 			e.RetryAfter, e.RetryAt.UTC().Format(timeFormat))
-	case errors.Is(e.Err, ErrExhausted):
+	case errors.Is(e.Err, ErrExhausted) && e.Limit != "":
 		said += fmt.Sprintf(": limit %s has %d left", e.Limit, e.Remaining)
 		if e.Floor > 0 {
 			said += fmt.Sprintf(", and %d must remain (%s)", e.Floor, e.floorText())

@@ -28,7 +28,8 @@ const waitLook = 10 * time.Second
 
 // Wait charges the call as soon as its units fit. Waiters of one process, and with
 // [Spec.WaitDir] of one host, are served first in, first out: no call overtakes one that waits
-// for a limit they share; a call that waits for a limit of its own holds up no other. Those of
+// for a limit they share; a call that waits for a limit of its own holds up no other, nor does one with
+// a floor hold up calls with a lower one, or one that may not use the headroom those that may. Those of
 // several hosts meet at the instant, spread over some milliseconds.
 //
 // Wait fails at once if the context's deadline comes before the units can fit, even if
@@ -288,8 +289,12 @@ func (b *Budget) waitEnded(call Call, units int64, ahead *sleep, err error) erro
 	}
 	refused := b.refuse(call, units, ErrExhausted, fmt.Errorf("calls ahead of it wait that long: %w", err))
 	refused.NotCharged = call.NewID
+	if time.Until(ahead.until) <= 0 { // what refused that one may be over
+		refused.Cause = fmt.Errorf("a call ahead of it is due and was not served yet: %w", err)
+		return refused
+	}
 	refused.Limit, refused.Remaining = ahead.refused.Limit, ahead.refused.Remaining
 	refused.Err, refused.Why = ahead.refused.Err, ahead.refused.Why
-	refused.RetryAt, refused.RetryAfter = ahead.refused.RetryAt, max(0, time.Until(ahead.until))
+	refused.RetryAt, refused.RetryAfter = ahead.refused.RetryAt, time.Until(ahead.until)
 	return refused
 }

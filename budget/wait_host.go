@@ -36,11 +36,14 @@ type hostLine struct {
 const (
 	lookEach  = 2 * time.Millisecond
 	longLook  = time.Second
-	unwritten = time.Minute // after which an empty file is one that its process never wrote
+	unwritten = time.Minute     // after which an empty file is one that its process never wrote
+	stoppedBy = 5 * time.Second // after which a waiter that is due, and does not look again, holds nobody up
 )
 
 // note is the content of a waiter's file.
 type note struct {
+	rank
+	At      time.Time `json:"at"` // when it was written
 	Limit   string    `json:"limit"`
 	Asleep  string    `json:"asleep"` // as sleep.limit
 	Left    int64     `json:"left"`
@@ -78,7 +81,7 @@ func (h *hostLine) show(p *place, s *sleep) {
 		return
 	}
 	r := s.refused
-	n := note{r.Limit, s.limit, r.Remaining, r.RetryAt, s.until, s.soonest, errors.Is(r, ErrLocked), r.Why}
+	n := note{p.line.rank, time.Now(), r.Limit, s.limit, r.Remaining, r.RetryAt, s.until, s.soonest, errors.Is(r, ErrLocked), r.Why}
 	text, err := json.Marshal(n)
 	name := fmt.Sprintf("%s.%020d.%s.%d.%s", h.budget, p.came.UnixNano(), h.own, p.number, digest(s.limit))
 	path := filepath.Join(h.dir, name)
@@ -126,12 +129,15 @@ func (t *ticket) drop() {
 func (h *hostLine) ahead(p *place, limits []string) (last *sleep, n int, next int64) {
 	for range 3 { // a file that is gone may have another name now
 		before, next := h.list(p, limits)
+		gone := false
 		for n := len(before); n > 0; n-- {
-			if s := readTicket(filepath.Join(h.dir, before[n-1])); s != nil {
-				return s, n, next
+			other := readTicket(filepath.Join(h.dir, before[n-1]))
+			if other != nil && !other.yields(p.line.rank) && !other.stopped() {
+				return other.sleep(), n, next
 			}
+			gone = gone || other == nil
 		}
-		if len(before) == 0 {
+		if !gone {
 			return nil, 0, next
 		}
 	}
@@ -168,8 +174,23 @@ func (h *hostLine) list(p *place, limits []string) (before []string, next int64)
 	return before, next
 }
 
-// readTicket is what the waiter of a file sleeps for; nil if there is none any more.
-func readTicket(path string) *sleep {
+// stopped reports whether the waiter neither went nor looked again when it should have: its process
+// is stopped, or the store takes very long to answer it.
+func (n *note) stopped() bool {
+	return time.Since(n.Soonest) > stoppedBy && time.Since(n.At) > stoppedBy
+}
+
+// sleep is what the waiter sleeps for.
+func (n *note) sleep() *sleep {
+	refused := &RefusedError{Err: ErrExhausted, Limit: n.Limit, Remaining: n.Left, RetryAt: n.Fits, Why: n.Cause}
+	if n.Locked {
+		refused.Err = ErrLocked
+	}
+	return &sleep{refused, n.Asleep, n.Until, n.Soonest}
+}
+
+// readTicket reads a waiter's file; nil if the waiter is gone.
+func readTicket(path string) *note {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil
@@ -185,16 +206,13 @@ func readTicket(path string) *sleep {
 		}
 		return nil
 	}
-	now := time.Now()
-	s := &sleep{refused: &RefusedError{Err: ErrExhausted}, until: now, soonest: now}
-	var n note
-	if json.NewDecoder(file).Decode(&n) != nil {
-		return s
+	n := &note{}
+	if json.NewDecoder(file).Decode(n) != nil { // half a file
+		at := info.ModTime()
+		if now := time.Now(); at.After(now) {
+			at = now
+		}
+		n = &note{At: at, Until: at, Soonest: at}
 	}
-	s.limit, s.until, s.soonest = n.Asleep, n.Until, n.Soonest
-	s.refused.Limit, s.refused.Remaining, s.refused.RetryAt, s.refused.Why = n.Limit, n.Left, n.Fits, n.Cause
-	if n.Locked {
-		s.refused.Err = ErrLocked
-	}
-	return s
+	return n
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,7 +51,11 @@ func (c *crowd) process() *budget.Budget {
 
 // wait waits in a process of its own, from now on.
 func (c *crowd) wait(ctx context.Context, call budget.Call) {
-	b := c.process()
+	c.t.Helper()
+	c.waitIn(ctx, c.process(), call)
+}
+
+func (c *crowd) waitIn(ctx context.Context, b *budget.Budget, call budget.Call) {
 	time.Sleep(time.Microsecond) // no two come at one instant
 	go func() {
 		receipt, err := b.Wait(ctx, call)
@@ -217,4 +222,88 @@ func TestWaitWithoutDirectory(t *testing.T) {
 		time.Sleep(time.Until(c.began.Add(10*time.Second + 20*time.Millisecond)))
 		check.Equal(t, len(c.order()), 5, "served at the instant")
 	})
+}
+
+// A waiter of a process that was stopped holds nobody up once it is due and does not look again; until
+// then, one that fails behind it does not say what is left.
+func TestWaitBehindTheStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t)
+		c.spend(10)
+		ctx, cancel := context.WithCancel(t.Context())
+		c.wait(ctx, of(10, "get", "stopped"))
+		path := c.files()[0]
+		text := must.Get(os.ReadFile(path))(t)
+		cancel()
+		synctest.Wait()
+		<-c.failed
+		must.Do(t, os.WriteFile(path, text, 0o600)) // its process has it locked, and writes no more
+		file := must.Get(os.Open(path))(t)
+		defer file.Close() //nolint:errcheck // it was only read
+		must.Do(t, syscall.Flock(int(file.Fd()), syscall.LOCK_EX))
+
+		impatient, cancel := context.WithTimeout(t.Context(), 12*time.Second)
+		defer cancel()
+		c.wait(impatient, of(1, "get", "impatient"))
+		c.wait(t.Context(), of(1, "get", "next"))
+		c.wait(t.Context(), of(1, "get", "third"))
+		time.Sleep(time.Until(c.began.Add(14*time.Second + 900*time.Millisecond)))
+		check.Equal(t, len(c.order()), 0, "served as long as it may only be slow")
+		err := <-c.failed
+		must.Is(t, err, budget.ErrExhausted, "it fails")
+		must.Is(t, err, context.DeadlineExceeded, "it fails")
+		check.Equal(t, err.Error(), "charge shop/main get (1 unit): exhausted: a call ahead of it is due and was not served yet: context deadline exceeded")
+		time.Sleep(time.Second)
+		check.EqualSlices(t, c.order(), []string{"next", "third"}, "once it is known to be stopped")
+		c.wait(t.Context(), of(1, "get", "later"))
+		check.EqualSlices(t, c.order(), []string{"later"}, "at once")
+	})
+}
+
+// A call that leaves units to more important ones, by a floor or in the headroom, holds none of these
+// up, neither in its process nor on its host; nor does a call of another share.
+func TestWaitBehindTheLessImportant(t *testing.T) {
+	ten := limit.Limit{Name: "ten", Limit: 10, Quota: 12, Headroom: 2, Counts: limit.CountUnits, Window: limit.RollingWindow(10 * time.Second)}
+	shared := ten
+	shared.Shares = []limit.Share{{Name: "nightly", Jobs: []string{"nightly"}, Guarantee: 4}, {Name: "daily", Jobs: []string{"daily"}, Guarantee: 4}}
+	floor, plain, headroom := of(2, "get", "floor"), of(2, "get", "plain"), of(2, "get", "headroom")
+	floor.Floor, headroom.UseHeadroom = 5, true
+	nightly, daily := of(5, "get", "nightly"), of(2, "get", "daily")
+	nightly.Labels.Job, daily.Labels.Job = "nightly", "daily"
+	for _, one := range []struct {
+		of          limit.Limit
+		spent       int64
+		ahead, call budget.Call
+		goes        bool
+	}{
+		{ten, 5, floor, plain, true},
+		{ten, 9, plain, headroom, true},
+		{ten, 5, floor, headroom, true},
+		{shared, 2, nightly, daily, true},
+		{ten, 9, plain, floor, false},
+		{ten, 11, headroom, plain, false},
+		{ten, 9, plain, of(1, "get", "small"), false},
+	} {
+		for _, together := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCrowd(t, one.of)
+				spent := of(one.spent, "get", "")
+				spent.UseHeadroom = true
+				must.Get(c.process().Charge(t.Context(), spent))(t)
+				b := c.process()
+				other := b
+				if !together {
+					other = c.process()
+				}
+				c.waitIn(t.Context(), b, one.ahead)
+				must.Equal(t, len(c.order()), 0, one.ahead.ID, "waits")
+				ctx, cancel := context.WithTimeout(t.Context(), 11*time.Second)
+				defer cancel()
+				c.waitIn(ctx, other, one.call)
+				check.Equal(t, len(c.order()) == 1, one.goes, one.call.ID, "goes, behind", one.ahead.ID, "together", together)
+				time.Sleep(time.Minute)
+				check.Equal(t, len(c.failed), 0, "that fail")
+			})
+		}
+	}
 }

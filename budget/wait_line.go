@@ -27,7 +27,7 @@ func (l *Line) Wait(ctx context.Context, refused *RefusedError, wait time.Durati
 	p, until := l.p.Load(), time.Now().Add(wait)
 	again := p != nil
 	if !again {
-		p = &place{item: driver.Item{Operation: refused.Operation, Units: refused.Units, Labels: Labels{Job: refused.job}}}
+		p = &place{item: driver.Item{Operation: refused.Operation, Units: refused.Units, Floor: refused.Floor, Labels: Labels{Job: refused.job}}}
 	}
 	p.deadline, _ = ctx.Deadline() // nobody reads it while the place asks
 	if !again {

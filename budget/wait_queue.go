@@ -14,8 +14,8 @@ import (
 )
 
 // waitQueue keeps the waiters of a process in order of arrival, and decides whose turn
-// it is. Waiters whose calls are checked against the same limits form one line; what is said
-// here of limits is said of the shares of divided ones. Only the
+// it is. Waiters of one rank whose calls are checked against the same limits form one line; what
+// is said here of limits is said of the shares of divided ones. Only the
 // first of a line asks the store and sleeps until its units fit; its answer says how much
 // room is left, and those behind it use that room in one step. So the work is linear in
 // the number of waiters.
@@ -31,9 +31,10 @@ type waitQueue struct {
 	freed chan struct{}
 }
 
-// line holds the waiters whose calls are checked against the same limits.
+// line holds the waiters of one rank whose calls are checked against the same limits.
 type line struct {
 	name   string
+	rank   rank
 	limits []string
 	places list.List
 	late   byDeadline // the waiters without a turn that have a deadline
@@ -94,15 +95,15 @@ func (q *waitQueue) free() {
 	q.freed = make(chan struct{})
 }
 
-// enter puts p last in the line of the limits that its call is checked against.
+// enter puts p last in the line of its rank and of the limits that its call is checked against.
 func (q *waitQueue) enter(p *place, limits []string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	name := strings.Join(limits, " ")
-	at := slices.IndexFunc(q.lines, func(l *line) bool { return l.name == name })
+	name, of := strings.Join(limits, " "), rankOf(p.item)
+	at := slices.IndexFunc(q.lines, func(l *line) bool { return l.name == name && l.rank == of })
 	if at < 0 {
 		at = len(q.lines)
-		q.lines = append(q.lines, &line{name: name, limits: limits})
+		q.lines = append(q.lines, &line{name: name, rank: of, limits: limits})
 	}
 	q.came++
 	p.came = time.Now()
@@ -177,18 +178,33 @@ func (q *waitQueue) turn(ctx context.Context, p *place) turn {
 // move gives a turn to every waiter that need not wait for an earlier one. An earlier
 // waiter goes first if it sleeps for a limit that counts the call too, or if both share a
 // limit and the earlier one is asking or waits for one that asks. A waiter that sleeps
-// for a limit that does not count the call does not hold it up. q.mu is held.
+// for a limit that does not count the call does not hold it up, nor does one that leaves units
+// to the call. q.mu is held.
 func (q *waitQueue) move() {
 	slices.SortFunc(q.lines, func(a, b *line) int { return cmp.Compare(a.first().number, b.first().number) })
-	asleep := map[string]*sleep{} // the longest sleep, by limit
-	taken := map[string]bool{}    // the limits that an earlier line asks for
+	type earlier struct {
+		asleep map[string]*sleep // the longest sleep, by limit
+		taken  map[string]bool   // the limits that a line asks for
+	}
+	ranks := map[rank]earlier{}
 	var free []*line
 	for _, l := range q.lines {
-		l.ahead = asleep[""]
+		l.ahead = nil
 		asks := false
-		for _, limit := range l.limits {
-			l.ahead = longest(l.ahead, asleep[limit])
-			asks = asks || taken[limit]
+		for other, e := range ranks {
+			if other.yields(l.rank) {
+				continue
+			}
+			l.ahead = longest(l.ahead, e.asleep[""])
+			for _, limit := range l.limits {
+				l.ahead = longest(l.ahead, e.asleep[limit])
+				asks = asks || e.taken[limit]
+			}
+		}
+		mine, known := ranks[l.rank]
+		if !known {
+			mine = earlier{map[string]*sleep{}, map[string]bool{}}
+			ranks[l.rank] = mine
 		}
 		first := l.first()
 		if first.sleep == nil && !first.asking {
@@ -196,11 +212,11 @@ func (q *waitQueue) move() {
 		}
 		switch {
 		case first.sleep != nil:
-			asleep[first.sleep.limit] = longest(asleep[first.sleep.limit], first.sleep)
+			mine.asleep[first.sleep.limit] = longest(mine.asleep[first.sleep.limit], first.sleep)
 			l.ahead = longest(l.ahead, first.sleep)
 		case l.ahead == nil:
 			for _, limit := range l.limits {
-				taken[limit] = true
+				mine.taken[limit] = true
 			}
 			if !asks && l.asking == 0 {
 				free = append(free, l)
@@ -261,7 +277,7 @@ func (q *waitQueue) give(l *line) {
 		end := q.nextBeside(l)
 		for at := first.at.Next(); at != nil && len(group) < driver.MaxBatch; at = at.Next() {
 			p := at.Value.(*place)
-			if p.number > end || q.host != nil && p.came.UnixNano() > first.next || !asksAtLeast(p.item, group[len(group)-1].item) || !left.take(p.item) {
+			if p.number > end || q.host != nil && p.came.UnixNano() > first.next || p.item.Units < group[len(group)-1].item.Units || !left.take(p.item) {
 				break
 			}
 			group = append(group, p)
@@ -288,7 +304,7 @@ func (q *waitQueue) give(l *line) {
 func (q *waitQueue) nextBeside(l *line) int64 {
 	end := q.came
 	for _, other := range q.lines {
-		if other != l && other.holdsUp(l) {
+		if other != l && !other.rank.yields(l.rank) && other.holdsUp(l) {
 			end = min(end, other.first().number)
 		}
 	}

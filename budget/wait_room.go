@@ -37,8 +37,16 @@ func (r waitRoom) take(item driver.Item) bool {
 	return len(r.limits) > 0
 }
 
-// asksAtLeast reports whether item i is refused whenever other is, where the same limits
-// check both.
-func asksAtLeast(i, other driver.Item) bool {
-	return i.Units >= other.Units && i.Floor >= other.Floor && (other.UseHeadroom || !i.UseHeadroom)
+// rank is what a waiter may take of each limit. With a floor, or without the headroom, it leaves
+// units to more important calls.
+type rank struct {
+	Floor    int64 `json:"floor,omitempty"`
+	Headroom bool  `json:"headroom,omitempty"`
+}
+
+func rankOf(item driver.Item) rank { return rank{item.Floor, item.UseHeadroom} }
+
+// yields reports whether a waiter of this rank holds up none of the other: it leaves them units.
+func (r rank) yields(other rank) bool {
+	return r != other && r.Floor >= other.Floor && (other.Headroom || !r.Headroom)
 }
