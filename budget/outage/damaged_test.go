@@ -77,6 +77,57 @@ func TestDamagedOwnFileKeepsItsLines(t *testing.T) {
 	check.Equal(t, charged(list, "day", 0), int64(6), "the two that were left, and the one since")
 }
 
+// They do so too if the disk has room for setting the file aside, but not yet for a new one.
+func TestDamagedOwnFileKeepsItsLinesOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, Options{})
+	for i := range 4 {
+		h.result(driver.Granted, dayOf("day"), "list", fmt.Sprint(i), 2)
+	}
+	folder := filepath.Join(h.options.Dir, "own")
+	path := filepath.Join(folder, fileName(up))
+	lines := bytes.SplitAfter(must.Get(os.ReadFile(path))(t), []byte("\n"))
+	must.Do(t, os.WriteFile(path, bytes.Join(lines[:3], nil), 0o600))
+	s := New(h.store, h.options)
+	damaged := s.memory.damaged
+	s.memory.damaged = func(budget, kind, path string, data []byte, why error) {
+		damaged(budget, kind, path, data, why)
+		must.Do(t, os.Remove(folder))
+		must.Do(t, os.Symlink("nowhere", folder)) // nothing can be written
+	}
+	s.memory.mu.Lock()
+	s.memory.of(up)
+	s.memory.mu.Unlock()
+	must.Do(t, os.Remove(folder))
+	must.Do(t, s.Close()) // there is room again
+	list, _, why := New(h.store, h.options).memory.loadOwn(up)
+	must.Do(t, why)
+	check.Equal(t, charged(list, "day", 0), int64(4), "written")
+}
+
+// A file whose reason cannot be written stays where it was, and one that is gone leaves no reason.
+func TestSetAsideWhollyOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, Options{})
+	s := New(h.store, h.options)
+	defer s.Close() //nolint:errcheck // nothing is written
+	path := filepath.Join(s.journal.folder(up), "a.charge")
+	to := filepath.Join(h.options.Dir, asideFolder, fileName(up), "a.charge")
+	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	must.Do(t, os.WriteFile(path, []byte("{"), 0o600))
+	must.Do(t, os.MkdirAll(to+".why", 0o700)) // which no file replaces
+	check.Equal(t, s.journal.setAside(up, path, errors.New("damaged")) != nil, true, "an error")
+	check.NoError(t, check.Err(os.Stat(path)), "the record")
+	must.Do(t, os.Remove(to+".why"))
+	must.Do(t, s.journal.setAside(up, path, errors.New("damaged")))
+	check.Equal(t, string(must.Get(os.ReadFile(to+".why"))(t)), "damaged\n")
+	must.Do(t, s.journal.setAside(up, path, errors.New("damaged"))) // by another process
+	check.NoError(t, check.Err(os.Stat(to+".why")), "the reason beside it")
+	must.Do(t, os.Remove(to))
+	must.Do(t, s.journal.setAside(up, path, errors.New("damaged")))
+	check.Is(t, check.Err(os.Stat(to+".why")), os.ErrNotExist, "a reason without a file")
+}
+
 // The files of older versions are read: they have no first line, and processes appended to
 // them.
 func TestOwnFileOfAnOlderVersion(t *testing.T) {

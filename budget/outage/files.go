@@ -87,13 +87,20 @@ func (s *Store) damaged(budget, kind, path string, data []byte, why error) {
 	s.log.Error("a file of the state directory is damaged; it is set aside, and the host begins it anew", "budget", budget, "file", path, "aside", to, "reason", why)
 }
 
-// setAside moves a file, and writes the reason beside it.
+// setAside moves a file once the reason is written beside it. After an error, the file is where it was.
 func setAside(path, to string, why error) error {
 	if _, err := makeDir(filepath.Dir(to)); err != nil {
 		return err
 	}
-	if err := os.Rename(path, to); err != nil {
-		return fmt.Errorf("set aside a file of the host: %w; make the folder this user's", err)
+	if err := writeFile(to+".why", []byte(why.Error()+"\n")); err != nil {
+		return err
 	}
-	return writeFile(to+".why", []byte(why.Error()+"\n"))
+	err := os.Rename(path, to)
+	if err == nil {
+		return nil
+	}
+	if _, missing := os.Lstat(to); missing != nil {
+		_ = os.Remove(to + ".why") // else it is of what another process has set aside
+	}
+	return fmt.Errorf("set aside a file of the host: %w; make the folder this user's", err)
 }

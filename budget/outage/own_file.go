@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -139,7 +140,10 @@ func (m *memory) rewriteOwn(name string, r *remembered) error {
 		err = m.write(m.ownFile(name), slices.Concat(text, []byte("\n"), rest))
 	}
 	if err != nil { // they are written the next time
-		r.fresh = slices.Concat(r.writing, r.fresh)
+		if _, gone := os.Lstat(m.ownFile(name)); why != nil && errors.Is(gone, fs.ErrNotExist) {
+			r.writing = own // what was read too, since the file was set aside
+		}
+		r.fresh, r.dirty = slices.Concat(r.writing, r.fresh), true
 		if r.asked == nil {
 			r.asked = asked
 		}
