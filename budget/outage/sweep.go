@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
@@ -16,8 +17,12 @@ const sweepEvery = time.Hour
 // week, and a day for the longest lease.
 const forgottenAfter = 8 * 24 * time.Hour
 
+// waitingFolder has a file for each call that waits, locked by its process; see budget.Spec.WaitDir.
+const waitingFolder = "waiting"
+
 // sweep removes the files of budgets for which nothing counts any more: a credential "*" has any
-// number of them. It removes what writes left that were cut off, too.
+// number of them. It removes what writes left that were cut off, too, and the files in waiting/
+// of calls whose processes were killed.
 func (m *memory) sweep() {
 	mark := filepath.Join(m.dir, "swept")
 	if info, err := os.Stat(mark); err == nil && time.Since(info.ModTime()) < sweepEvery {
@@ -27,7 +32,7 @@ func (m *memory) sweep() {
 		return
 	}
 	_ = os.Chtimes(mark, time.Now(), time.Now()) // writing nothing into an empty file does not
-	for _, folder := range []string{"memory", "own", "."} {
+	for _, folder := range []string{waitingFolder, "memory", "own", "."} {
 		files, _ := os.ReadDir(filepath.Join(m.dir, folder)) // there may be none
 		for _, file := range files {
 			info, err := file.Info()
@@ -35,15 +40,42 @@ func (m *memory) sweep() {
 				continue // another process has removed it
 			}
 			age, name := time.Since(info.ModTime()), budgetName(file.Name())
-			if strings.HasPrefix(name, ".tmp-") && age > abandoned {
-				_ = os.Remove(filepath.Join(m.dir, folder, name))
-			}
-			if driver.ValidBudget(name) && age > forgottenAfter && m.forgotten(name) {
-				_ = os.Remove(m.file(name)) // the next sweep tries again
-				_ = os.Remove(m.ownFile(name))
+			path := filepath.Join(m.dir, folder, file.Name())
+			switch {
+			case age > abandoned && (strings.HasPrefix(name, ".tmp-") || folder == waitingFolder && !isLocked(path)):
+				_ = os.Remove(path)
+			case folder != waitingFolder && driver.ValidBudget(name) && age > forgottenAfter && !m.removeForgotten(name):
+				return // the next sweep tries again
 			}
 		}
 	}
+}
+
+// isLocked reports whether a process has a file locked, or whether that is unknown.
+func isLocked(path string) bool {
+	file, err := os.Open(path)
+	if err != nil {
+		return true
+	}
+	defer file.Close() //nolint:errcheck // it was only read
+	return syscall.Flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) != nil
+}
+
+// removeForgotten removes a budget's files if it is forgotten. It is false if another process does
+// not stop writing to own/: then it removes nothing.
+func (m *memory) removeForgotten(name string) bool {
+	m.mu.Lock()
+	unlock, ok := m.lockFile(true)
+	m.mu.Unlock()
+	if !ok {
+		return false
+	}
+	defer unlock()
+	if m.forgotten(name) {
+		_ = os.Remove(m.file(name)) // the next sweep tries again
+		_ = os.Remove(m.ownFile(name))
+	}
+	return true
 }
 
 // forgotten reports whether nothing that the directory has of a budget counts any more, and has

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -12,6 +13,56 @@ import (
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
+
+// Files that another process may be writing stay: it keeps the others from own/ meanwhile.
+func TestFilesThatAreWrittenStay(t *testing.T) {
+	t.Parallel()
+	h := &hostMemory{t: t, dir: t.TempDir()}
+	m := h.open()
+	h.charge(m)
+	m.close()
+	then := time.Now().Add(-400 * 24 * time.Hour)
+	m = h.open()
+	m.wall = func() int64 { return time.Now().Add(400 * 24 * time.Hour).UnixMicro() }
+	for _, path := range []string{m.file(up), m.ownFile(up)} {
+		must.Do(t, os.Chtimes(path, then, then))
+	}
+	lock := must.Get(os.OpenFile(filepath.Join(h.dir, "memory.lock"), os.O_RDWR, 0))(t)
+	must.Do(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
+	for _, stays := range []bool{true, false} {
+		must.Do(t, os.RemoveAll(filepath.Join(h.dir, "swept")))
+		m.sweep()
+		for _, path := range []string{m.file(up), m.ownFile(up)} {
+			check.Equal(t, check.Err(os.Stat(path)) == nil, stays, path)
+		}
+		_ = lock.Close()
+	}
+}
+
+// What killed waiters left goes, and what belongs to a waiter stays, however old it is.
+func TestFilesOfKilledWaitersGo(t *testing.T) {
+	t.Parallel()
+	h := &hostMemory{t: t, dir: t.TempDir()}
+	folder := filepath.Join(h.dir, waitingFolder)
+	must.Do(t, os.Mkdir(folder, 0o700))
+	old := time.Now().Add(-abandoned - time.Hour)
+	for name, content := range map[string]string{"killed": "{}", "waits": "{}", "never-written": "", "new": ""} {
+		path := filepath.Join(folder, name)
+		must.Do(t, os.WriteFile(path, []byte(content), 0o600))
+		if name != "new" { // a waiter locks it in a moment
+			must.Do(t, os.Chtimes(path, old, old))
+		}
+	}
+	file := must.Get(os.Open(filepath.Join(folder, "waits")))(t)
+	defer file.Close() //nolint:errcheck // it was only read
+	must.Do(t, syscall.Flock(int(file.Fd()), syscall.LOCK_EX))
+	h.open().sweep()
+	var left []string
+	for _, e := range must.Get(os.ReadDir(folder))(t) {
+		left = append(left, e.Name())
+	}
+	check.EqualSlices(t, left, []string{"new", "waits"}, "files")
+}
 
 // The files of a budget go a week after nothing of it counts any more, and not before.
 func TestFilesOfIdleBudgetsGo(t *testing.T) {
