@@ -81,7 +81,8 @@ func (h *hostLine) show(p *place, s *sleep) {
 		return
 	}
 	r := s.refused
-	n := note{p.line.rank, time.Now(), r.Limit, s.limit, r.Remaining, r.RetryAt, s.until, s.soonest, errors.Is(r, ErrLocked), r.Why}
+	locked := errors.Is(r, ErrLocked)
+	n := note{p.line.rank, time.Now(), r.Limit, s.limit, r.Remaining, r.RetryAt, s.until, s.soonest, locked, r.Why}
 	text, err := json.Marshal(n)
 	name := fmt.Sprintf("%s.%020d.%s.%d.%s", h.budget, p.came.UnixNano(), h.own, p.number, digest(s.limit))
 	path := filepath.Join(h.dir, name)
