@@ -54,6 +54,7 @@ func (s *Store) explain(ctx context.Context, what string, err error) error {
 	if answered && from.code&0xff == sqlite3.SQLITE_CANTOPEN {
 		refused := from.system
 		if refused == nil {
+			dir = filepath.Dir(target(s.path))
 			if refused = tryNewFile(dir); refused != nil {
 				err = fmt.Errorf("%w: %w", err, refused)
 			}
@@ -77,6 +78,21 @@ func (s *Store) explain(ctx context.Context, what string, err error) error {
 		return say("its file system cannot lock files: use a local disk", driver.ErrStoreConfig)
 	}
 	return say("the outcome is unknown; the same id may be sent again", driver.ErrUnavailable)
+}
+
+// target is where a path's links lead, whether or not there is a file: SQLite makes it there.
+func target(path string) string {
+	for range 40 { // as many as Linux follows
+		to, err := os.Readlink(path)
+		if err != nil {
+			break
+		}
+		if !filepath.IsAbs(to) {
+			to = filepath.Join(filepath.Dir(path), to)
+		}
+		path = to
+	}
+	return path
 }
 
 // tryNewFile makes a file in a directory, writes a page to it and removes it, to learn what SQLite met

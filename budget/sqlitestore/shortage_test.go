@@ -8,16 +8,23 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // What may pass by itself is a store out of reach; what stays is a fault of the configuration.
 func TestWhatPasses(t *testing.T) {
 	dir := t.TempDir()
+	for link, to := range map[string]string{"link.db": "none/q.db", "links.db": filepath.Join(dir, "link.db"), "new.db": "other.db"} {
+		must.Do(t, os.Symlink(to, filepath.Join(dir, link)))
+	}
+	_, err := sqlitestore.Open(t.Context(), filepath.Join(dir, "links.db"), sqlitestore.Options{Timeout: 5 * time.Minute})
+	must.Is(t, err, driver.ErrStoreConfig, "a store behind links that lead nowhere")
 	const ioErr, full, cantOpen, noMem, readOnly, notADB = 10, 13, 14, 7, 8, 26
 	for _, c := range []struct {
 		what string
@@ -36,6 +43,9 @@ func TestWhatPasses(t *testing.T) {
 		{"no descriptors of the machine", "q.db", sqlitestore.Fault(cantOpen, unix.ENFILE), driver.ErrUnavailable, "fs.file-max"},
 		{"what was short no longer is", "q.db", sqlitestore.Fault(cantOpen, 0), driver.ErrUnavailable, "try again"},
 		{"no directory", "none/q.db", sqlitestore.Fault(cantOpen, 0), driver.ErrStoreConfig, "make the directory"},
+		{"a link to a file in no directory", "link.db", sqlitestore.Fault(cantOpen, 0), driver.ErrStoreConfig, "make the directory"},
+		{"links to it", "links.db", sqlitestore.Fault(cantOpen, 0), driver.ErrStoreConfig, "make the directory"},
+		{"a link to what can be made", "new.db", sqlitestore.Fault(cantOpen, 0), driver.ErrUnavailable, "try again"},
 		{"a directory in its place", "q.db", sqlitestore.Fault(cantOpen, unix.EISDIR), driver.ErrStoreConfig, "another path"},
 		{"no permission", "q.db", sqlitestore.Fault(cantOpen, unix.EACCES), driver.ErrStoreConfig, "writable"},
 		{"read only", "q.db", sqlitestore.Fault(readOnly, 0), driver.ErrStoreConfig, "writable"},
