@@ -24,7 +24,6 @@ type batcher struct {
 	decide  func(context.Context, []driver.Item) (driver.Decisions, []limit.Limit, error)
 	timeout time.Duration // bounds a decision, whatever its callers' own timeouts
 	now     func() time.Time
-	insists func() bool // the store asks again past the timeout, which it bounds itself
 
 	mu     sync.Mutex // guards what follows, and what a flight says it guards
 	queue  []*flight  // not sent yet, the next one first; none is empty
@@ -161,10 +160,6 @@ func (b *batcher) late(f *flight) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if f.landed || f.late {
-		return
-	}
-	if b.insists() {
-		f.timer.Reset(b.timeout + answerTime)
 		return
 	}
 	f.late = true

@@ -67,6 +67,9 @@ func New(store driver.Store, spec Spec, options ...Option) (*Budget, error) {
 	if spec.Timeout == 0 {
 		spec.Timeout = DefaultTimeout
 	}
+	if host, ok := store.(interface{ Patience() time.Duration }); ok { // it bounds each try by the store's timeout
+		spec.Timeout = max(spec.Timeout, host.Patience())
+	}
 	if spec.Observe {
 		spec.Limits = slices.Clone(spec.Limits)
 		for i := range spec.Limits {
@@ -82,10 +85,7 @@ func New(store driver.Store, spec Spec, options ...Option) (*Budget, error) {
 		b.perOperation = b.perOperation || l.PerOperation
 	}
 	b.table = shareTable(spec.Limits)
-	b.batcher = &batcher{decide: b.decideBatch, timeout: spec.Timeout, now: b.now, insists: func() bool { return false }}
-	if host, ok := store.(interface{ Insists() bool }); ok {
-		b.batcher.insists = host.Insists
-	}
+	b.batcher = &batcher{decide: b.decideBatch, timeout: spec.Timeout, now: b.now}
 	b.waits = newWaitQueue(b.askTogether, newHostLine(spec.WaitDir, spec.Name))
 	b.laters = &laters{}
 	if b.auto = newAutos(b, b.jobs, b.log); b.auto != nil && b.jobs == nil {

@@ -81,8 +81,8 @@ type hosted struct {
 // OutOfReach is that of [outage.Store].
 func (h hosted) OutOfReach() (since time.Time, out bool) { return h.host.OutOfReach() }
 
-// Insists is that of [outage.Store].
-func (h hosted) Insists() bool { return h.host.Insists() }
+// Patience is that of [outage.Store].
+func (h hosted) Patience() time.Duration { return h.host.Patience() }
 
 // Diagnose is that of [outage.Store].
 func (h hosted) Diagnose(ctx context.Context) []driver.Finding { return h.host.Diagnose(ctx) }

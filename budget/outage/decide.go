@@ -14,8 +14,9 @@ import (
 // open. The others are Unreached, or OutcomeUnknown if the store had been asked.
 func (s *Store) Decide(ctx context.Context, batch driver.Batch) (driver.Decisions, error) {
 	var decided driver.Decisions
-	unsure := false
+	unsure, now := false, tryClock(batch.Now)
 	asked, err := s.reach(ctx, batch.Budget, func(ctx context.Context) (err error) {
+		batch.Now = now() // the items' deadlines are by this clock
 		if err = s.replay(ctx, batch.Budget, batch.Limits, asksFor(batch.Items)); err != nil {
 			return err
 		}

@@ -2,5 +2,5 @@ package outage
 
 import "time"
 
-// SetWaited has a function say how long the threads of this process have waited for a processor.
-func SetWaited(s *Store, waited func() time.Duration) { s.queued.waited = waited }
+// SetTimes has a function say how long the threads of this process have run, and waited for a processor.
+func SetTimes(s *Store, times func() (ran, waited time.Duration)) { s.queued.times = times }

@@ -17,8 +17,11 @@ func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, e
 	var done driver.Finished
 	began, err := time.Now(), errPending
 	if !s.journal.pending(f.Budget) {
+		now := tryClock(f.Now)
 		_, err = s.reach(ctx, f.Budget, func(ctx context.Context) (err error) {
-			if done, err = s.inner.Finish(ctx, f); err == nil {
+			try := f
+			try.Now = now()
+			if done, err = s.inner.Finish(ctx, try); err == nil {
 				s.memory.ended(f.Budget, f, done)
 			}
 			return err
@@ -138,7 +141,7 @@ func (s *Store) lookWith(ctx context.Context, look driver.Look) (driver.View, er
 // Spent implements driver.Store.
 func (s *Store) Spent(ctx context.Context, query driver.SpentQuery) (driver.Spent, error) {
 	var view driver.Spent
-	_, err := s.reach(ctx, query.Budget, func(ctx context.Context) (err error) {
+	err := s.reachSlowly(ctx, query.Budget, func(ctx context.Context) (err error) {
 		view, err = s.inner.Spent(ctx, query)
 		return err
 	})
@@ -148,7 +151,7 @@ func (s *Store) Spent(ctx context.Context, query driver.SpentQuery) (driver.Spen
 // History implements driver.Store.
 func (s *Store) History(ctx context.Context, query driver.HistoryQuery) (driver.History, error) {
 	var view driver.History
-	_, err := s.reach(ctx, query.Budget, func(ctx context.Context) (err error) {
+	err := s.reachSlowly(ctx, query.Budget, func(ctx context.Context) (err error) {
 		view, err = s.inner.History(ctx, query)
 		return err
 	})

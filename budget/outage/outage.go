@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
@@ -58,8 +57,6 @@ type Store struct {
 	memory  memory
 	queued  queueing
 
-	insisting atomic.Int64 // how many calls ask again
-
 	mu        sync.Mutex // guards all below
 	breakers  map[string]*breaker
 	local     *sqlitestore.Store
@@ -81,7 +78,7 @@ func New(inner driver.Store, o Options) *Store {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.queued.waited = waitedOnLinux
+	s.queued.times = timesOnLinux
 	s.breakers = map[string]*breaker{}
 	s.journal = journal{dir: o.Dir}
 	s.memory = memory{dir: o.Dir, boot: s.bootClock, wall: s.wall, warn: s.forgetful, damaged: s.damaged, budgets: map[string]*remembered{}}
@@ -142,6 +139,16 @@ func impatient(ctx context.Context) bool {
 // reach asks the store unless the breaker forbids it, and passes the outcome to the
 // breaker. If asked is false, the store was not asked and the error is ErrUnavailable.
 func (s *Store) reach(ctx context.Context, name string, ask func(context.Context) error) (asked bool, err error) {
+	return s.unlessAway(ctx, name, func() error { return s.insist(ctx, name, ask) })
+}
+
+// reachSlowly is reach for a question of many parts, each of which the store bounds.
+func (s *Store) reachSlowly(ctx context.Context, name string, ask func(context.Context) error) error {
+	_, err := s.unlessAway(ctx, name, func() error { return s.once(ctx, name, ask) })
+	return err
+}
+
+func (s *Store) unlessAway(ctx context.Context, name string, ask func() error) (asked bool, err error) {
 	switch probe := s.breaker(name).allow(); probe {
 	case keepAway:
 		if err := s.away(name); err != nil {
@@ -152,10 +159,7 @@ func (s *Store) reach(ctx context.Context, name string, ask func(context.Context
 			return false, err
 		}
 	}
-	began := time.Now()
-	last, alive, err := s.insist(ctx, ask)
-	s.answered(last, name, err, time.Since(began), alive)
-	return true, err
+	return true, ask()
 }
 
 // away returns why the store is not asked; nil if another process has closed the breaker
@@ -168,12 +172,11 @@ func (s *Store) away(name string) error {
 	return fmt.Errorf("%w since %s; asked once in %s until it answers: %s", driver.ErrUnavailable, state.Since.UTC().Format(time.RFC3339), s.o.Interval, state.Cause)
 }
 
-// answered opens or closes the breaker by the outcome of a call. A call whose context
-// ended before half the store's timeout shows nothing, nor does one that ended although the store is
-// alive.
-func (s *Store) answered(ctx context.Context, name string, err error, took time.Duration, alive bool) {
+// answered opens or closes the breaker by the outcome of a try. A try whose context ended before half
+// the store's timeout shows nothing, nor does one that is excused.
+func (s *Store) answered(ctx context.Context, name string, err error, took time.Duration, excused bool) {
 	switch {
-	case unreached(ctx, err) && (ctx.Err() == nil || took >= s.o.Timeout/2 && !alive):
+	case unreached(ctx, err) && !excused && (ctx.Err() == nil || took >= s.o.Timeout/2):
 		if s.breaker(name).open(err) {
 			s.log.Warn("the store is out of reach", "budget", name, "error", err)
 		}
@@ -196,14 +199,12 @@ func (s *Store) probeBeside(ctx context.Context, name string) bool {
 	ctx = context.WithoutCancel(ctx)
 	go func() {
 		defer s.probes.Done()
-		ctx, cancel := context.WithTimeoutCause(ctx, s.o.Timeout, driver.ErrUnavailable)
+		ctx, cancel := context.WithTimeoutCause(ctx, max(s.o.Timeout, s.Patience()), driver.ErrUnavailable)
 		defer cancel()
-		began := time.Now()
-		last, alive, err := s.insist(ctx, func(ctx context.Context) error {
+		_ = s.insist(ctx, name, func(ctx context.Context) error {
 			_, err := s.inner.Look(ctx, driver.Look{Budget: name, Now: s.wall()})
 			return err
 		})
-		s.answered(last, name, err, time.Since(began), alive)
 	}()
 	return true
 }

@@ -23,7 +23,7 @@ func (s *Store) withinPart(ctx context.Context, batch driver.Batch, decided driv
 			places = append(places, i)
 		}
 	}
-	if len(places) == 0 || s.o.Dir == "" || s.o.Allowance == 0 {
+	if len(places) == 0 || ctx.Err() != nil || s.o.Dir == "" || s.o.Allowance == 0 {
 		return decided
 	}
 	local := driver.Batch{Budget: batch.Budget, Now: batch.Now, Observe: batch.Observe}
@@ -59,13 +59,15 @@ func (s *Store) withinPart(ctx context.Context, batch driver.Batch, decided driv
 		return decided
 	}
 	s.memory.writesNext(batch.Budget) // the refusals' answer must not delay this one's write
-	answers, err := s.decide(ctx, again)
+	bounded, cancel := context.WithTimeoutCause(ctx, s.o.Timeout, driver.ErrUnavailable)
+	defer cancel()
+	answers, err := s.decide(bounded, again)
 	if err != nil {
 		s.log.Warn("calls that fit this host's part cannot be charged", "budget", batch.Budget, "error", err)
 	}
 	for j, i := range kept {
 		if err != nil {
-			if unreached(ctx, err) || ctx.Err() != nil { // it stays spent in the part: the store may have charged it
+			if unreached(bounded, err) || bounded.Err() != nil { // it stays spent in the part: the store may have charged it
 				decided.Items[i] = driver.Decision{Result: driver.OutcomeUnknown, Limit: -1, Err: err}
 			}
 			continue

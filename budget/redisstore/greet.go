@@ -93,8 +93,8 @@ func (g *greeting) Write(b []byte) (int, error) {
 	return max(0, sent-n), err
 }
 
-// Read leaves out the answers to the greeting. If one of them is an error, it is the answer to the
-// command, as it says why that was not run.
+// Read leaves out the answers to the greeting. If one of them is not good, it is the answer to
+// the command, as it says why that was not run.
 func (g *greeting) Read(b []byte) (int, error) {
 	for len(g.rest) == 0 {
 		if g.refused {
@@ -119,7 +119,7 @@ func (g *greeting) take(b []byte) {
 		if !whole {
 			return
 		}
-		if g.answers, b = g.answers-1, after; g.line[0] == '-' {
+		if g.answers, b = g.answers-1, after; !bytes.HasPrefix(g.line, []byte{'+'}) {
 			g.rest, g.refused = append(g.line, '\n'), true
 			_ = g.Close() // nothing was sent that could be lost
 			return

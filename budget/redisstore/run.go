@@ -65,7 +65,9 @@ func (s *Store) attempts(ctx context.Context, sc lua.Script, keys []any, args fu
 		if err == nil || isAnswer(err) {
 			answered = true
 			s.follow.answered()
-			s.pace.answered(time.Since(began))
+			if !s.passes(err) { // a server that answers only such faults is as good as silent
+				s.pace.answered(time.Since(began))
+			}
 		}
 		switch {
 		case !followed && (notConnected(err) || hasCode(err, "NOREPLICAS")):

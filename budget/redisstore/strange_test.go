@@ -126,7 +126,7 @@ func TestStrangeGrants(t *testing.T) {
 // where the library panics.
 func TestUnreadableReplies(t *testing.T) {
 	t.Parallel()
-	for _, raw := range []string{"*9223372036854775807\r\n", "$9223372036854775807\r\n", "*1\r\n*9223372036854775807\r\n", "HTTP/1.1 400 Bad Request\r\n", "*x\r\n", "$-7\r\n", "\r\n", ":99999999999999999999\r\n"} {
+	for _, raw := range []string{"*9223372036854775807\r\n", "$9223372036854775807\r\n", "*1\r\n*9223372036854775807\r\n", "HTTP/1.1 400 Bad Request\r\n", "*x\r\n", "$-7\r\n", "\r\n", ":99999999999999999999\r\n", "\n"} {
 		listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 		ended := make(chan struct{})
 		go func() {
@@ -142,11 +142,15 @@ func TestUnreadableReplies(t *testing.T) {
 				_ = conn.Close()
 			}
 		}()
-		store := must.Get(Open(t.Context(), "redis://"+listener.Addr().String(), Options{Timeout: 100 * time.Millisecond}))(t)
-		if got := call(t.Context(), t, store, callDecide); !errors.Is(got.err, driver.ErrUnavailable) {
-			t.Errorf("%q: %+v, %v, want ErrUnavailable", raw, got.decisions, got.err)
+		for _, user := range []string{"", ":pa55word@"} { // who is greeted first
+			store := must.Get(Open(t.Context(), "redis://"+user+listener.Addr().String(), Options{Timeout: 100 * time.Millisecond}))(t)
+			got := call(t.Context(), t, store, callDecide)
+			if !errors.Is(got.err, driver.ErrUnavailable) || strings.Contains(got.err.Error(), "out of range [0]") {
+				t.Errorf("%s%q: %+v, %v, want ErrUnavailable, and no panic", user, raw, got.decisions, got.err)
+			}
+			check.NoError(t, store.Close())
 		}
-		check.NoError(t, errors.Join(store.Close(), listener.Close()))
+		check.NoError(t, listener.Close())
 		<-ended
 	}
 }

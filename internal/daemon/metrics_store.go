@@ -40,10 +40,12 @@ func (s meteredStore) Decide(ctx context.Context, batch driver.Batch) (driver.De
 	return decisions, err
 }
 
-// Insists is that of the host's store.
-func (s meteredStore) Insists() bool {
-	host, ok := s.Backend.(interface{ Insists() bool })
-	return ok && host.Insists()
+// Patience is that of the host's store.
+func (s meteredStore) Patience() time.Duration {
+	if host, ok := s.Backend.(interface{ Patience() time.Duration }); ok {
+		return host.Patience()
+	}
+	return 0
 }
 
 // asked reports whether the store was asked for a decision.
