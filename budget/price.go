@@ -48,7 +48,8 @@ type Spec struct {
 	// Jobs are the jobs' settings for charges with their label, by the job's name. The
 	// map is shared and never changed.
 	Jobs map[string]JobSays
-	// Timeout bounds one decision of the store; 0 means DefaultTimeout.
+	// Timeout bounds one decision of the store; 0 means DefaultTimeout. A store that is
+	// asked again past it, as package outage does with Redis, bounds the decision itself.
 	Timeout time.Duration
 	// Observe: nothing is refused; charges that would have been refused are marked.
 	Observe bool
