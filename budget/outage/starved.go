@@ -57,7 +57,7 @@ func (s *Store) insist(ctx context.Context, name string, ask func(context.Contex
 		one, cancel := context.WithDeadlineCause(ctx, until, driver.ErrUnavailable)
 		err := whenOver(one, ask(one))
 		if unsure && errors.Is(err, driver.ErrNotCharged) { // by this try, but perhaps by an earlier one
-			err = fmt.Errorf("%w: %s", driver.ErrUnavailable, err)
+			err = fmt.Errorf("%w: %s", driver.ErrUnavailable, err.Error())
 		}
 		late := unreached(one, err) && (one.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded))
 		answered, starved := false, false
