@@ -56,7 +56,7 @@ func (r *Runner) pass(ctx, soft context.Context, j *Job, claimed claim, next str
 		Tick: Instant{p.tick}, Kind: claimed.Kind, Started: Instant{r.now()}, Host: placeOf(claimed.Holder),
 		Request: claimed.request(), Note: claimed.note(),
 	}
-	p.log.Debug("pass began", "tick", formatTick(p.tick), "kind", claimed.Kind, "first", p.order(next)[0])
+	p.log.Debug("pass began", "tick", formatTick(p.tick), "kind", claimed.Kind, "order", p.order(next))
 	if claimed.Part <= 1 {
 		r.options.Ping(j, record)
 	}
