@@ -236,7 +236,7 @@ func TestWaitBehindTheStopped(t *testing.T) {
 		text := must.Get(os.ReadFile(path))(t)
 		cancel()
 		synctest.Wait()
-		<-c.failed
+		check.Equal(t, <-c.failed != nil, true, "it waits no more")
 		must.Do(t, os.WriteFile(path, text, 0o600)) // its process has it locked, and writes no more
 		file := must.Get(os.Open(path))(t)
 		defer file.Close() //nolint:errcheck // it was only read
