@@ -26,6 +26,9 @@ func (s *Store) Decide(ctx context.Context, batch driver.Batch) (driver.Decision
 				decided.Items[i] = driver.Decision{Result: driver.OutcomeUnknown, Limit: -1, Err: driver.ErrUnavailable}
 			}
 		}
+		if err == nil {
+			err = outOfTime(batch.Items, decided, now())
+		}
 		unsure = unsure || err != nil && !errors.Is(err, driver.ErrNotCharged)
 		return err
 	})
@@ -56,6 +59,25 @@ func (s *Store) Decide(ctx context.Context, batch driver.Batch) (driver.Decision
 	return s.withoutStore(ctx, batch, decided)
 }
 
+// outOfTime returns errLate or errUnheard if a try decided nothing since its time had passed, although a
+// caller has time left at now, in µs.
+func outOfTime(items []driver.Item, decided driver.Decisions, now int64) error {
+	left, err := false, errLate
+	for i, d := range decided.Items {
+		switch {
+		case d.Result == driver.OutcomeUnknown && errors.Is(d.Err, driver.ErrUnavailable):
+			err = errUnheard
+		case d.Result != driver.Late && d.Result != driver.Interrupted:
+			return nil
+		}
+		left = left || items[i].Deadline.IsZero() || items[i].Deadline.UnixMicro() > now
+	}
+	if !left {
+		return nil
+	}
+	return err
+}
+
 // forgetful logs that the memory could not be written.
 func (s *Store) forgetful(budget string, err error) {
 	s.log.Warn("the store's answers cannot be written down; a loss of its data may go unnoticed", "budget", budget, "error", err)
@@ -70,6 +92,11 @@ func (s *Store) decide(ctx context.Context, batch driver.Batch) (decided driver.
 		decided, err = s.inner.Decide(ctx, batch)
 		return err
 	})
+	for i := range decided.Items { // an earlier try has charged a new id, and its answer was lost
+		if d := &decided.Items[i]; batch.Items[i].NewID && d.Ended == "" {
+			d.Replayed = false
+		}
+	}
 	if err == nil {
 		if err := s.memory.saw(batch, decided); err != nil {
 			s.forgetful(batch.Budget, err)

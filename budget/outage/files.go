@@ -21,7 +21,7 @@ func fileName(budget string) string { return strings.ReplaceAll(budget, "/", "+"
 func budgetName(file string) string { return strings.ReplaceAll(file, "+", "/") }
 
 // writeFile writes a file as a whole or not at all, readable by this user alone. A power
-// failure leaves the old file or the new one, and the new one once writeFile has returned.
+// failure leaves the old file or the new one; the new one for sure once syncDir has returned.
 func writeFile(path string, data []byte) error {
 	err := replaceFile(path, data)
 	if advice := driver.Shortage(filepath.Dir(path), err); advice != "" {
@@ -46,7 +46,7 @@ func replaceFile(path string, data []byte) error {
 		_ = os.Remove(f.Name())
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return nil
 }
 
 // syncDir makes the names in a directory durable.

@@ -21,7 +21,10 @@ func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, e
 		_, err = s.reach(ctx, f.Budget, func(ctx context.Context) (err error) {
 			try := f
 			try.Now = now()
-			if done, err = s.inner.Finish(ctx, try); err == nil {
+			switch done, err = s.inner.Finish(ctx, try); {
+			case err == nil && done.Result == driver.FinishLate && (f.Deadline.IsZero() || f.Deadline.UnixMicro() > now()):
+				return errLate
+			case err == nil:
 				s.memory.ended(f.Budget, f, done)
 			}
 			return err

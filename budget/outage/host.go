@@ -67,6 +67,9 @@ func (s *Store) hostOf() (string, error) {
 	if err := os.Link(temporary, path); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", fmt.Errorf("name the host's directory: %w", err)
 	}
+	if err := syncDir(dir); err != nil {
+		return "", fmt.Errorf("name the host's directory: %w", err)
+	}
 	return s.readHost(path)
 }
 

@@ -33,6 +33,9 @@ func (j *journal) write(r *record) error {
 		if err == nil {
 			err = writeFile(filepath.Join(folder, r.name()), data)
 		}
+		if err == nil {
+			err = syncDir(folder)
+		}
 		// Another process may have removed the folder as empty just now.
 		if err == nil || try == 3 || !errors.Is(err, fs.ErrNotExist) {
 			return err

@@ -18,56 +18,79 @@ import (
 // store only beyond that.
 type distant interface {
 	Distance() (near time.Duration, answers int64)
+
+	// WithTimeout returns a context in which the store takes as long as timeout, instead of its own.
+	WithTimeout(ctx context.Context, timeout time.Duration) context.Context
 }
 
-// mostTimeouts bounds how long a call asks a store again and again that does not answer in time, in
-// timeouts of the store.
-const mostTimeouts = 8
+// These bound how long a call asks a store again and again that does not answer in time, in timeouts
+// of the store: all its tries, and besides those in which the process waited for a processor.
+const (
+	mostTimeouts = 8
+	mostStarved  = 32
+)
 
 // Patience is how long a call may take in all; 0: no longer than its store's timeout, as the store
 // is never asked again. A caller bounds its calls by it, and this package each try by the store's timeout.
 func (s *Store) Patience() time.Duration {
 	if _, ok := s.inner.(distant); ok {
-		return mostTimeouts * s.o.Timeout
+		return (mostTimeouts + mostStarved) * s.o.Timeout
 	}
 	return 0
 }
+
+// These are the errors of a try that ran out of time although the store has answered: the script
+// charged nothing any more, or an answer before it was lost.
+var (
+	errLate    = fmt.Errorf("%w: it handled the call after the deadline; %w: %w", driver.ErrUnavailable, driver.ErrNotCharged, os.ErrDeadlineExceeded)
+	errUnheard = fmt.Errorf("%w: an answer was lost: %w", driver.ErrUnavailable, os.ErrDeadlineExceeded)
+)
 
 // usualTrips is how many answers of a distant store a call waits for.
 const usualTrips = 3
 
 // insist asks the store, and passes the outcome to the breaker. If the store's timeout passes, but the
 // store has answered meanwhile, as a distant one does that a new process has to get to know, or if this
-// process had to wait for a processor, insist asks again, until mostTimeouts have passed: only what the
-// store takes counts. All tries have the same ids, and each charges within its own time only. They end
-// with the caller's context.
+// process had to wait for a processor, insist asks again, each time with twice the time, until
+// mostTimeouts have passed, in which tries of a process that waited do not count: only what the store
+// takes counts. All tries have the same ids, and each charges within its own time only. They end with
+// the caller's context.
 func (s *Store) insist(ctx context.Context, name string, ask func(context.Context) error) error {
 	far, ok := s.inner.(distant)
 	if _, bounded := ctx.Deadline(); !ok || !bounded {
 		return s.once(ctx, name, ask)
 	}
-	end, unsure := time.Now().Add(s.Patience()), false
-	for {
+	timeout, unsure, last := s.o.Timeout, false, time.Now().Add(s.Patience())
+	for end := time.Now().Add(mostTimeouts * timeout); ; timeout *= 2 {
 		near, had := far.Distance()
-		began, waited := time.Now(), s.queued.before()
-		until := began.Add(s.o.Timeout + usualTrips*near)
+		began := time.Now()
+		waited, since := s.queued.before()
+		until := began.Add(timeout + usualTrips*near)
 		if end.Before(until) {
 			until = end
 		}
 		one, cancel := context.WithDeadlineCause(ctx, until, driver.ErrUnavailable)
+		if timeout > s.o.Timeout {
+			one = far.WithTimeout(one, timeout)
+		}
 		err := whenOver(one, ask(one))
 		if unsure && errors.Is(err, driver.ErrNotCharged) { // by this try, but perhaps by an earlier one
 			err = fmt.Errorf("%w: %s", driver.ErrUnavailable, err.Error())
 		}
 		late := unreached(one, err) && (one.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded))
-		answered, starved := false, false
+		answered, starved, busy := errors.Is(err, errLate), false, false
 		if late {
 			_, answers := far.Distance()
-			answered = answers > had && !s.o.PerBudget // else another server may have answered
-			starved = s.queued.since(waited)
+			answered = answered || answers > had && !s.o.PerBudget // else another server may have answered
+			starved, busy = s.queued.since(waited, since)
 		}
-		if !answered && !starved || ctx.Err() != nil || time.Until(end) < s.o.Timeout/2 {
-			s.answered(one, name, err, time.Since(began), answered && starved)
+		if starved {
+			if end = end.Add(time.Since(began)); end.After(last) {
+				end = last
+			}
+		}
+		if !answered && !busy || ctx.Err() != nil || time.Until(end) < s.o.Timeout/2 {
+			s.answered(one, name, err, time.Since(began), answered && busy)
 			cancel()
 			return err
 		}
@@ -106,52 +129,62 @@ func tryClock(now int64) func() int64 {
 	}
 }
 
-// queueing is how long the threads of this process have run and waited for a processor, as Linux tells it.
+// queueing is how long the threads of this process have run and waited for a processor, and how long any
+// of the machine's has waited, as Linux tells it.
 type queueing struct {
-	times func() (ran, waited time.Duration) // of all threads, ever; 0 where the system does not tell
+	times func() waits
 
-	mu   sync.Mutex // guards all below
-	last sample
+	mu     sync.Mutex // guards all below
+	last   waits
+	lastAt time.Time
 }
 
-// sample is what all threads have run and waited, and when that was read.
-type sample struct {
-	ran, waited time.Duration
-	at          time.Time
+// waits are times since the process or the machine began; 0 where the system does not tell them.
+type waits struct {
+	ran, waited time.Duration // of all threads of this process
+	pressed     time.Duration // while a process of the machine waited
 }
 
 // sampleEach is the least time between two readings before calls, since each takes 0.1 ms.
 const sampleEach = 100 * time.Millisecond
 
-// before returns a sample that is not much older than now.
-func (q *queueing) before() sample {
+// before returns what was read not much earlier than now, and when.
+func (q *queueing) before() (waits, time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if time.Since(q.last.at) >= sampleEach {
-		ran, waited := q.times()
-		q.last = sample{ran, waited, time.Now()}
+	if time.Since(q.lastAt) >= sampleEach {
+		q.last, q.lastAt = q.times(), time.Now()
 	}
-	return q.last
+	return q.last, q.lastAt
 }
 
-// since reports whether the threads have waited for at least a quarter of the time since a sample, and
-// of the time for which they had work: many threads that each wait a little are not starved.
-func (q *queueing) since(before sample) bool {
-	ran, waited := q.times()
-	ran, waited = ran-before.ran, waited-before.waited
-	return waited > 0 && waited >= max(time.Since(before.at), ran+waited)/4
+// since reports whether the threads have waited for at least a quarter of the time since then, and of
+// the time for which they had work: many threads that each wait a little are not starved. busy is true
+// then, and if somebody waited for half of the time, as a server on this machine may have.
+func (q *queueing) since(before waits, at time.Time) (starved, busy bool) {
+	now, took := q.times(), time.Since(at)
+	ran, waited := now.ran-before.ran, now.waited-before.waited
+	starved = waited > 0 && waited >= max(took, ran+waited)/4
+	return starved, starved || now.pressed-before.pressed >= took/2
 }
 
-func timesOnLinux() (ran, waited time.Duration) {
+// timesOnLinux reads what a kernel tells that counts how long threads wait.
+func timesOnLinux() (w waits) {
 	files, _ := filepath.Glob("/proc/self/task/*/schedstat") // the pattern is correct
 	for _, file := range files {
 		text, _ := os.ReadFile(file) // a thread may have ended
 		if fields := strings.Fields(string(text)); len(fields) > 1 {
-			for i, sum := range []*time.Duration{&ran, &waited} {
+			for i, sum := range []*time.Duration{&w.ran, &w.waited} {
 				ns, _ := strconv.ParseInt(fields[i], 10, 64)
 				*sum += time.Duration(ns)
 			}
 		}
 	}
-	return ran, waited
+	text, _ := os.ReadFile("/proc/pressure/cpu") // since Linux 4.20, if switched on
+	if _, total, ok := strings.Cut(string(text), "total="); ok {
+		some, _, _ := strings.Cut(total, "\n")
+		us, _ := strconv.ParseInt(some, 10, 64)
+		w.pressed = time.Duration(us) * time.Microsecond
+	}
+	return w
 }

@@ -1,6 +1,7 @@
 package outage_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,10 +27,16 @@ type distantStore struct {
 	fails   error // of the calls after them
 	calls   int
 	heard   int64
+	longest time.Duration // what it was told to take, last
 }
 
 func (s *distantStore) Distance() (near time.Duration, answers int64) {
 	return 100 * time.Millisecond, s.heard
+}
+
+func (s *distantStore) WithTimeout(ctx context.Context, timeout time.Duration) context.Context {
+	s.longest = timeout
+	return ctx
 }
 
 func (s *distantStore) ask(ctx context.Context) error {
@@ -75,7 +82,7 @@ func distant(t *testing.T, inner *distantStore, more func(*outage.Options)) *out
 		more(&o)
 	}
 	store := outage.New(inner, o)
-	outage.SetTimes(store, func() (ran, waited time.Duration) { return 0, 0 })
+	outage.SetTimes(store, func() (ran, waited, pressed time.Duration) { return 0, 0, 0 })
 	t.Cleanup(func() { check.NoError(t, store.Close()) })
 	return store
 }
@@ -88,16 +95,21 @@ func TestOnlyTheStoresPartCounts(t *testing.T) {
 		late            int
 		answers, shards bool
 		ran, waited     time.Duration // in each second
+		pressed         time.Duration // in each second
 		fails           error
 		calls           int
 		opened          bool
+		most            time.Duration // 0: eight timeouts
 	}{
 		"silent":                          {late: 100, calls: 1, opened: true},
-		"far away":                        {late: 3, answers: true, calls: 4},
-		"starved":                         {late: 3, waited: time.Second / 2, calls: 4},
-		"too far away":                    {late: 100, answers: true, calls: 6, opened: true},
-		"starved, and silent":             {late: 100, waited: time.Second / 2, calls: 6, opened: true},
-		"starved, and it answers":         {late: 100, answers: true, waited: time.Second / 2, calls: 6},
+		"far away":                        {late: 2, answers: true, calls: 3},
+		"starved":                         {late: 4, waited: time.Second / 2, calls: 5, most: 40 * time.Second},
+		"beside a starved server":         {late: 2, pressed: time.Second / 2, calls: 3},
+		"beside one, and silent":          {late: 100, pressed: time.Second / 2, calls: 3, opened: true},
+		"a little pressed":                {late: 100, pressed: time.Second / 3, calls: 1, opened: true},
+		"too far away":                    {late: 100, answers: true, calls: 3, opened: true},
+		"starved, and silent":             {late: 100, waited: time.Second / 2, calls: 7, opened: true, most: 40 * time.Second},
+		"starved, and it answers":         {late: 100, answers: true, waited: time.Second / 2, calls: 7, most: 40 * time.Second},
 		"busy, and silent":                {late: 100, ran: 8 * time.Second, waited: time.Second, calls: 1, opened: true},
 		"another server answers":          {late: 100, answers: true, shards: true, calls: 1, opened: true},
 		"far away, then refuses at once":  {late: 1, answers: true, fails: refused, calls: 2, opened: true},
@@ -109,16 +121,18 @@ func TestOnlyTheStoresPartCounts(t *testing.T) {
 				inner := &distantStore{late: c.late, answers: c.answers, fails: c.fails}
 				store := distant(t, inner, func(o *outage.Options) { o.PerBudget = c.shards })
 				began := time.Now()
-				outage.SetTimes(store, func() (ran, waited time.Duration) {
+				outage.SetTimes(store, func() (ran, waited, pressed time.Duration) {
 					seconds := time.Since(began).Seconds()
-					return time.Duration(seconds * float64(c.ran)), time.Duration(seconds * float64(c.waited))
+					return time.Duration(seconds * float64(c.ran)), time.Duration(seconds * float64(c.waited)), time.Duration(seconds * float64(c.pressed))
 				})
-				ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, driver.ErrUnavailable)
+				ctx, cancel := context.WithTimeoutCause(t.Context(), time.Hour, driver.ErrUnavailable)
 				defer cancel()
 				_, err := store.Look(ctx, driver.Look{Budget: "up/key1", Now: time.Now().UnixMicro()})
 				check.Equal(t, inner.calls, c.calls, "calls")
 				check.Equal(t, err != nil, c.late >= c.calls || c.fails != nil, "failed:", err)
-				check.Equal(t, time.Since(began) <= 8*time.Second, true, "at most eight timeouts:", time.Since(began))
+				most := cmp.Or(c.most, 8*time.Second)
+				check.Equal(t, time.Since(began) <= most, true, "at most", most, "of", time.Since(began))
+				check.Equal(t, c.calls == 1 || inner.longest == time.Second<<(c.calls-1), true, "each try has twice the time:", inner.longest)
 				_, out := store.OutOfReach()
 				check.Equal(t, out, c.opened, "the breaker is open")
 			})
@@ -165,7 +179,7 @@ func TestACallersOwnEnd(t *testing.T) {
 // A caller in a flight that is asked again is not charged past its own deadline.
 func TestAFlightKeepsItsCallersDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner := &distantStore{late: 5, but: 2, answers: true}
+		inner := &distantStore{late: 4, but: 2, answers: true}
 		store := distant(t, inner, nil)
 		b := must.Get(budget.New(store, newWorldInFakeTime(t).spec))(t)
 		var all sync.WaitGroup
@@ -179,10 +193,10 @@ func TestAFlightKeepsItsCallersDeadlines(t *testing.T) {
 		charge(t.Context(), nil) // alone: its second try is answered, after 1.3 s
 		hasty, cancel := context.WithTimeout(t.Context(), 3300*time.Millisecond)
 		defer cancel()
-		charge(hasty, context.DeadlineExceeded) // in the flight after it, whose fourth try is answered
+		charge(hasty, context.DeadlineExceeded) // in the flight after it, whose third try is answered
 		charge(t.Context(), nil)
 		all.Wait()
-		check.Equal(t, inner.calls, 6, "tries")
+		check.Equal(t, inner.calls, 5, "tries")
 		check.Equal(t, must.Get(b.Status(t.Context()))(t).Limits[0].Used, int64(2), "used")
 	})
 }
@@ -190,7 +204,7 @@ func TestAFlightKeepsItsCallersDeadlines(t *testing.T) {
 // Each try of a settlement knows how much of its time is left.
 func TestASettlementKeepsItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner := &distantStore{late: 3, answers: true}
+		inner := &distantStore{late: 2, answers: true}
 		store := distant(t, inner, nil)
 		now := time.Now()
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, driver.ErrUnavailable)

@@ -196,6 +196,13 @@ func (s *Store) Distance() (near time.Duration, answers int64) {
 	return time.Duration(s.pace.near.Load()), s.pace.answers.Load()
 }
 
+type timeoutKey struct{}
+
+// WithTimeout returns a context in which a call takes as long as timeout, instead of [Options.Timeout].
+func (s *Store) WithTimeout(ctx context.Context, timeout time.Duration) context.Context {
+	return context.WithValue(ctx, timeoutKey{}, timeout)
+}
+
 // begin bounds a call by the store's timeout, and what the distance adds to it. It fails if the store is closed or the
 // context has ended.
 func (s *Store) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
@@ -209,7 +216,11 @@ func (s *Store) begin(ctx context.Context) (context.Context, context.CancelFunc,
 		return nil, nil, fmt.Errorf("ask Redis: %w", driver.ErrClosed)
 	}
 	near, _ := s.Distance()
-	timeout := s.timeout + usualTrips*near
+	timeout, ok := ctx.Value(timeoutKey{}).(time.Duration)
+	if !ok {
+		timeout = s.timeout
+	}
+	timeout += usualTrips * near
 	if end, bounded := ctx.Deadline(); bounded && time.Until(end) <= timeout {
 		return ctx, func() {}, nil
 	}
