@@ -96,6 +96,9 @@ func (b *Budget) Lock(ctx context.Context, order LockOrder) (Lock, error) {
 		l.Most = LongestLock(b.spec.Limits, order.Limit).Microseconds()
 	}
 	l.Now = b.now().UnixMicro()
+	if asked := max(l.Until, l.Now+l.After); asked > l.Now+l.Most && !order.ByHand { // every screen shows it
+		l.Why = printable(order.Why + "; the upstream asked for it until " + time.UnixMicro(asked).UTC().Format(time.RFC3339))
+	}
 	done, err := apply(ctx, b, l)
 	if err != nil {
 		return fail(err)

@@ -64,6 +64,9 @@ type Store struct {
 	// History is the file's history: how long the spend by the hour is kept; 0: the
 	// store's own default.
 	History time.Duration
+	// NoHistory names the upstreams whose spend by the hour is not kept (history = "0"), with a
+	// space between.
+	NoHistory string
 }
 
 // DefaultStoreURL is the store of a configuration that names none.

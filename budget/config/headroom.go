@@ -85,9 +85,13 @@ func percentOf(percent *big.Rat, quota int64) int64 {
 }
 
 // checkAuto finds what an automatic headroom cannot be worked out for.
-func (c *Config) checkAuto(node Node, l limit.Limit) {
+func (c *Config) checkAuto(node Node, l limit.Limit, upstream string) {
 	if !l.CanDivide() {
 		node.Fail("headroom = %s: limit %s is a %s limit, and only a rolling or a calendar limit can have an automatic headroom: write units or a percentage", autoShown(node), l.Name, l.Window.Kind)
+		return
+	}
+	if driver.KeptOf(upstream+"/", c.Store.History, c.Store.NoHistory) < 0 {
+		node.Fail("headroom = %s: it is worked out from the history, of which this upstream keeps none: leave out its history = \"0\", or write a headroom in units", autoShown(node))
 		return
 	}
 	if kept, needs := driver.KeptFor(c.Store.History), headroom.Reaches(l.Window); kept < needs {

@@ -33,7 +33,7 @@ func (c *Config) readLimit(node Node, u Upstream) (limit.Limit, bool) {
 	}
 	l.Window = readWindow(node, t)
 	if l.Auto > 0 && len(node.doc.errors) == before {
-		c.checkAuto(t["headroom"], l)
+		c.checkAuto(t["headroom"], l, u.Name)
 	}
 	if l.Window.Kind == limit.Bucket && c.Store.Hosts > 1 {
 		l.OutagePart = 0 // no host knows how full the others have made it

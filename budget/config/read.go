@@ -103,9 +103,14 @@ func (c *Config) readUpstream(node Node) Upstream {
 		node.List() // adds the error
 		return u
 	}
-	t := node.Table("mode", "parallel", "unknown_operation", "on_store_error", "costs", "limit", "share", "free_statuses", "refusal", "report", "credential")
+	t := node.Table("mode", "parallel", "unknown_operation", "on_store_error", "costs", "limit", "share", "free_statuses", "refusal", "report", "history", "credential")
 	u.Observe = readMode(t["mode"])
 	u.OnStoreError = t["on_store_error"].Policy()
+	if off, ok := t["history"].Text(); ok && off == "0" {
+		c.Store.NoHistory = strings.TrimSpace(c.Store.NoHistory + " " + u.Name)
+	} else if t["history"].Exists() {
+		t["history"].Fail("history of an upstream is \"0\", for none: how long the others' is kept, history at the top of the file says")
+	}
 	if parallel, ok := t["parallel"].Number(1, maxParallel); ok {
 		u.Parallel = int(parallel)
 	}

@@ -1,6 +1,8 @@
 package driver
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/quotactl/quotactl/budget/limit"
@@ -23,6 +25,16 @@ func KeptFor(option time.Duration) int64 {
 		return HistoryKept
 	}
 	return option.Microseconds()
+}
+
+// KeptOf is KeptFor for one budget, where no history is kept of the upstreams named in without.
+func KeptOf(budget string, option time.Duration, without string) int64 {
+	if without != "" {
+		if upstream, _, _ := strings.Cut(budget, "/"); slices.Contains(strings.Fields(without), upstream) {
+			option = -1
+		}
+	}
+	return KeptFor(option)
 }
 
 // MaxSeries is how many series of operation, job and region one budget's history tells

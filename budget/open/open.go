@@ -187,14 +187,14 @@ func Store(ctx context.Context, url string, settings config.Store) (Backend, err
 		return nil, err
 	}
 	if file, ok := strings.CutPrefix(url, sqlitePrefix); ok {
-		return opened(sqlitestore.Open(ctx, file, sqlitestore.Options{Timeout: settings.Timeout, History: settings.History}))
+		return opened(sqlitestore.Open(ctx, file, sqlitestore.Options{Timeout: settings.Timeout, History: settings.History, NoHistory: settings.NoHistory}))
 	}
 	password, err := password(settings)
 	if err != nil {
 		return nil, err
 	}
 	return opened(redisstore.Open(ctx, url, redisstore.Options{
-		Prefix: settings.Prefix, Timeout: settings.Timeout, Password: password, History: settings.History,
+		Prefix: settings.Prefix, Timeout: settings.Timeout, Password: password, History: settings.History, NoHistory: settings.NoHistory,
 	}))
 }
 

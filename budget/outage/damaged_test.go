@@ -174,7 +174,13 @@ func TestUnreadableFileStays(t *testing.T) {
 	info := must.Get(os.Stat(path))(t)
 	check.Equal(t, info.IsDir(), true)
 	check.Contains(t, log.String(), "read what the host remembers of up/key1")
-	check.Equal(t, New(h.store, h.options).Aside(), "")
+	s := New(h.store, h.options)
+	check.Equal(t, s.Aside(), "")
+	finding := s.directory()
+	check.Equal(t, finding.Level, driver.Fault, "doctor's level")
+	check.Contains(t, finding.Says, "memory/up+key1 is not a file")
+	must.Do(t, os.Remove(path))
+	check.Equal(t, s.directory().Level, driver.OK, "doctor's level without it")
 }
 
 // While charges are written down, an empty or damaged ledger of the allowance grants nothing,

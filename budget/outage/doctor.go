@@ -2,7 +2,9 @@ package outage
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -47,6 +49,13 @@ func (s *Store) directory() driver.Finding {
 			err = os.Remove(probe)
 		}
 	}
+	if err == nil {
+		if err = s.unreadable(); err != nil {
+			f.Level, f.Says = driver.Fault, fmt.Sprintf("a file of %s cannot be read: %v", s.o.Dir, err)
+			f.Advice = "make it a file of this user's, or remove it: until then a loss of the store's data goes unnoticed"
+			return f
+		}
+	}
 	if err != nil {
 		f.Level, f.Says, f.Advice = driver.Warning, fmt.Sprintf("%s cannot be written: %v", s.o.Dir, err), "until then a loss of the store's data goes unnoticed, and calls are never open"
 		if driver.Shortage(s.o.Dir, err) == "" { // else err says what to do
@@ -54,6 +63,29 @@ func (s *Store) directory() driver.Finding {
 		}
 	}
 	return f
+}
+
+// unreadable returns why one of the host's files cannot be read; nil if all can.
+func (s *Store) unreadable() error {
+	for _, pattern := range []string{hostFile, "memory/*", "own/*"} {
+		files, _ := filepath.Glob(filepath.Join(s.o.Dir, pattern)) // the pattern is correct
+		for _, path := range files {
+			found, err := os.Stat(path)
+			if err == nil && !found.Mode().IsRegular() {
+				err = fmt.Errorf("%s is not a file", path)
+			}
+			if err == nil {
+				var file *os.File
+				if file, err = os.Open(path); err == nil {
+					err = file.Close()
+				}
+			}
+			if err != nil && !errors.Is(err, fs.ErrNotExist) { // else another process has removed it
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (s *Store) breakerFinding() driver.Finding {

@@ -27,7 +27,7 @@ type distantStore struct {
 	fails   error // of the calls after them
 	calls   int
 	heard   int64
-	longest time.Duration // what it was told to take, last
+	longest time.Duration // the last timeout that it was given
 }
 
 func (s *distantStore) Distance() (near time.Duration, answers int64) {

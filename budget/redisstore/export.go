@@ -110,7 +110,7 @@ func (s *Store) exportPage(ctx context.Context, export driver.Export, cursor str
 	}
 	page.epoch = text(reply, 10)
 	page.head = driver.LedgerHead{Ledger: text(reply, 2), Born: numberAt(reply, 4), Gone: numberAt(reply, 5), Unnoted: numberAt(reply, 11)}
-	if s.kept == 0 {
+	if s.kept(export.Budget) == 0 {
 		page.head.Unnoted = max(page.head.Unnoted, numberAt(reply, 12))
 	}
 	page.head.At = max(earlierClock(clock, export.Now), last)

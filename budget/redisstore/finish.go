@@ -21,7 +21,7 @@ func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, e
 	for {
 		r := s.registry(f.Budget)
 		a, err := s.ask(ctx, "finish a reservation of", f.Budget, s.scripts.Finish, s.daysKeys(f.Budget, r, days), func(attempt time.Time) []any {
-			return arguments(finishArgs{ledgerArgs{r.sig, f.Now, s.historyOf(days)}, f.ID, f.Release, f.Units, s.serverTimes(f.Budget)(earlier(until, attempt)), f.Age})
+			return arguments(finishArgs{ledgerArgs{r.sig, f.Now, s.historyOf(f.Budget, days)}, f.ID, f.Release, f.Units, s.serverTimes(f.Budget)(earlier(until, attempt)), f.Age})
 		})
 		if err == nil && a.status == statusDone && !finishRest(a.rest) {
 			err = s.strange("finish a reservation of "+f.Budget, a.rest)

@@ -19,7 +19,9 @@ const historyDay = 24 * driver.HistoryHour
 const nearMidnight int64 = 60_000_000
 
 // historyOf are the arguments for a script that may write history.
-func (s *Store) historyOf(days []int64) historyArgs { return historyArgs{s.kept, days} }
+func (s *Store) historyOf(name string, days []int64) historyArgs {
+	return historyArgs{s.kept(name), days}
+}
 
 // daysAround are the days that a call most likely writes: that of the server's clock, and
 // near midnight the one beside it. Scripts ask for others.
@@ -145,10 +147,10 @@ func (s *Store) readHistory(ctx context.Context, name string, caller, since int6
 	if err != nil {
 		return found, err
 	}
-	found.since = driver.HourOf(max(since, found.now-s.kept, 0))
+	found.since = driver.HourOf(max(since, found.now-s.kept(name), 0))
 	var days []int64
 	last := driver.HourOf(max(found.newest, found.now)) // later hours are those of a ledger that was lost while its clock was ahead
-	for day := found.since / historyDay; s.kept > 0 && day <= last/historyDay; day++ {
+	for day := found.since / historyDay; s.kept(name) > 0 && day <= last/historyDay; day++ {
 		days = append(days, day)
 	}
 	for cursor, one := "0", (pastDay{fields: map[string]string{}}); len(days) > 0; {
@@ -201,7 +203,7 @@ func (s *Store) readDays(ctx context.Context, name string, caller int64, days []
 	for {
 		r := s.registry(name)
 		a, err := s.ask(ctx, "read the history of", name, s.scripts.History, s.daysKeys(name, r, days), func(time.Time) []any {
-			return arguments(historyReadArgs{ledgerArgs{r.sig, caller, s.historyOf(days)}, cursor, fieldsAtOnce})
+			return arguments(historyReadArgs{ledgerArgs{r.sig, caller, s.historyOf(name, days)}, cursor, fieldsAtOnce})
 		})
 		switch {
 		case err != nil:

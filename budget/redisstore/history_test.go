@@ -116,6 +116,28 @@ func TestImportWithoutHistory(t *testing.T) {
 	check.Equal(t, len(must.Get(admin.Keys(t.Context(), "*:h:*").Result())(t)), 0, "keys of the history")
 }
 
+// No history key of an upstream without history is written, by either path of a charge or by the end of a
+// reservation; of others all are.
+func TestHistoryOfAnUpstreamIsOff(t *testing.T) {
+	t.Parallel()
+	f, admin := startFake(t)
+	address := admin.Options()
+	store := must.Get(redisstore.OpenWithClock("redis://"+address.Addr+fmt.Sprint("/", address.DB), redisstore.Options{Timeout: patient, NoHistory: "other up"}, func() int64 { return f.now }))(t)
+	t.Cleanup(func() { _ = store.Close() })
+	limits := []limit.Limit{{Name: "w", Limit: 100, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}}
+	for _, budget := range []string{"up/key", "ups/key"} {
+		for i := range 3 { // the first by charge.lua
+			item := driver.Item{ID: fmt.Sprint(i), Operation: "a", Units: 2, Lease: int64(i) * 1e6}
+			must.Do(t, check.Err(store.Decide(t.Context(), driver.Batch{Budget: budget, Now: f.now, Limits: limits, Items: []driver.Item{item}})))
+		}
+		must.Do(t, check.Err(store.Finish(t.Context(), driver.Finish{Budget: budget, Now: f.now, ID: "2", Units: 1})))
+		keys := must.Get(admin.Keys(t.Context(), "*{"+budget+"}:[hl]:*").Result())(t)
+		check.Equal(t, len(keys) > 0, budget == "ups/key", budget, "has history: ", keys)
+		view := must.Get(store.History(t.Context(), driver.HistoryQuery{Budget: budget, Now: f.now}))(t)
+		check.Equal(t, len(view.Rows) > 0, budget == "ups/key", budget, "shows history")
+	}
+}
+
 // openWithoutHistory opens another store on the server of f that keeps no history.
 func openWithoutHistory(t *testing.T, f *fakeStore) *redisstore.Store {
 	address := f.Client().(*redis.Client).Options()

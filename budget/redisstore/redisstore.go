@@ -33,6 +33,8 @@ type Options struct {
 	Timeout time.Duration
 	// History is how long the spend by the hour is kept; 90 days when 0, none when below 0.
 	History time.Duration
+	// NoHistory names upstreams of whose budgets no spend by the hour is kept, with a space between.
+	NoHistory string
 	// Password is used if the URL has none.
 	Password string
 }
@@ -50,7 +52,7 @@ type Store struct {
 	// it; see export_test.go.
 	testClock func() int64
 	maxSteps  int
-	kept      int64 // µs of history; 0: none
+	kept      func(budget string) int64 // µs of history; 0: none
 	pace      *pace
 
 	mu      sync.Mutex // guards all below
@@ -111,7 +113,7 @@ func open(url string, o Options, clock string) (*Store, error) {
 	client, follow := target.client(o.Timeout, pace)
 	return &Store{
 		client: client, follow: follow, options: func(address string) *redis.Options { return target.options(o.Timeout, "tcp", address, pace) }, prefix: o.Prefix, timeout: o.Timeout, pace: pace, cluster: target.mode == cluster,
-		scripts: lua.With(clock), maxSteps: maxSteps, kept: max(0, driver.KeptFor(o.History)), ledgers: map[string]*registry{}, plans: map[string]*plans{}, planned: map[string]*plannedText{}, tidying: map[string]bool{}, clocks: map[string]*offset{},
+		scripts: lua.With(clock), maxSteps: maxSteps, kept: func(name string) int64 { return max(0, driver.KeptOf(name, o.History, o.NoHistory)) }, ledgers: map[string]*registry{}, plans: map[string]*plans{}, planned: map[string]*plannedText{}, tidying: map[string]bool{}, clocks: map[string]*offset{},
 	}, nil
 }
 

@@ -219,7 +219,7 @@ func (u *usualBatch) keys(b *batch) []any {
 	for _, run := range u.runs {
 		keys = append(keys, run.key)
 	}
-	if b.store.kept > 0 {
+	if b.store.kept(b.Budget) > 0 {
 		keys = append(keys, u.argLog)
 	}
 	return keys
@@ -254,8 +254,8 @@ func (u *usualBatch) args(b *batch, attempt time.Time) []any {
 		}
 	}
 	day, expires := int64(-1), int64(0)
-	if b.store.kept > 0 {
-		day, expires = u.day*historyDay, ((u.day+1)*historyDay+driver.HistoryHour+b.store.kept)/1000
+	if kept := b.store.kept(b.Budget); kept > 0 {
+		day, expires = u.day*historyDay, ((u.day+1)*historyDay+driver.HistoryHour+kept)/1000
 	}
 	numbers := make([]byte, 0, 512)
 	numbers = appendNumbers(numbers, b.Now, deadline, u.until, u.next, b.Mark.Changes, int64(u.size()), int64(len(u.windows)), int64(u.covers),
@@ -335,7 +335,7 @@ func (u *usualBatch) appendChecks(numbers []byte, b *batch, run usualRun) []byte
 
 // series is what a run adds to the history.
 func (u *usualBatch) series(b *batch, run usualRun) string {
-	if b.store.kept == 0 {
+	if b.store.kept(b.Budget) == 0 {
 		return ""
 	}
 	var spent spentSeries

@@ -51,13 +51,13 @@ func (s *Store) export(ctx context.Context, c *conn, export driver.Export, to dr
 			head.Locks = l.standing(when.now)
 		}
 	}
-	if s.historyKept < 0 {
+	if l.historyKept = s.historyKept(export.Budget); l.historyKept < 0 {
 		head.Unnoted = max(l.unnoted, l.newest)
 	}
 	if err := to.Head(head); err != nil {
 		return errWriter{err}
 	}
-	if l.historyKept = s.historyKept; whole && l.historyKept >= 0 {
+	if whole && l.historyKept >= 0 {
 		if err := l.exportHistory(ctx, when.now, to); err != nil {
 			return err
 		}

@@ -337,7 +337,7 @@ func (s *Store) pastOf(c *conn, q driver.HistoryQuery) (view driver.History, err
 	if err != nil {
 		return view, err
 	}
-	l.historyKept = s.historyKept
+	l.historyKept = s.historyKept(q.Budget)
 	first := max(q.Since/driver.HistoryHour, l.firstHour(when.now))
 	view = driver.History{Now: when.clock, Since: first * driver.HistoryHour}
 	column := func(name, other string, apart bool) string {

@@ -35,6 +35,8 @@ type Options struct {
 	Timeout time.Duration
 	// History is how long the spend by the hour is kept; 90 days when 0, none when below 0.
 	History time.Duration
+	// NoHistory names upstreams of whose budgets no spend by the hour is kept, with a space between.
+	NoHistory string
 	// Clocks replace the machine's clocks in tests with fake time; nil: the machine's
 	// own.
 	Clocks *Clocks
@@ -54,13 +56,13 @@ type Store struct {
 	path        string
 	timeout     time.Duration
 	clocks      clocks
-	steps       int                   // the most rows that a transaction expires, builds or walks
-	historyKept int64                 // µs; below 0: there is no history
-	pruning     int                   // the most rows that a transaction prunes
-	perSum      int                   // how many entries a sum is made of
-	paused      func(context.Context) // called between the transactions of one call, unless nil
-	timed       func(time.Duration)   // called with how long a transaction took before its commit, unless nil
-	closing     func()                // called before a transaction's last check of the time, unless nil
+	steps       int                       // the most rows that a transaction expires, builds or walks
+	historyKept func(budget string) int64 // µs; below 0: there is no history
+	pruning     int                       // the most rows that a transaction prunes
+	perSum      int                       // how many entries a sum is made of
+	paused      func(context.Context)     // called between the transactions of one call, unless nil
+	timed       func(time.Duration)       // called with how long a transaction took before its commit, unless nil
+	closing     func()                    // called before a transaction's last check of the time, unless nil
 
 	lock   *fileLock
 	turn   chan struct{} // one token; its holder may write
@@ -120,7 +122,7 @@ func open(ctx context.Context, path string, o Options, clocks clocks) (*Store, e
 	s := &Store{
 		path: full, timeout: o.Timeout, clocks: clocks, steps: maxSteps, pruning: maxPruned, perSum: perSum,
 		turn: make(chan struct{}, 1), looks: make(chan struct{}, 1),
-		cache: cache, historyKept: driver.KeptFor(o.History),
+		cache: cache, historyKept: func(name string) int64 { return driver.KeptOf(name, o.History, o.NoHistory) },
 	}
 	bounded, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()

@@ -177,7 +177,7 @@ func (s *Store) ledger(c *conn, name string) (*ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.historyKept, l.perSum, l.seen = s.historyKept, s.perSum, s.epoch
+	l.historyKept, l.perSum, l.seen = s.historyKept(name), s.perSum, s.epoch
 	s.cache.Add(name, l)
 	return l, nil
 }

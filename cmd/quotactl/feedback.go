@@ -126,6 +126,9 @@ func (a *app) feedback(ctx context.Context, name string, f feedbackFlags, stdin 
 func (f *feedbackFlags) takeIn(ctx context.Context, b *budget.Budget, resp *http.Response, body []byte) (done budgethttp.Outcome, held bool, err error) {
 	receipt, held, lost := heldReservation(ctx, b, f.call)
 	switch {
+	case errors.Is(lost, budget.ErrUnavailable):
+		resp.Body = io.NopCloser(bytes.NewReader(body))
+		return done, held, f.takeInAway(ctx, b, resp, lost)
 	case lost != nil:
 		return done, held, lost
 	case held:
@@ -148,6 +151,21 @@ func (f *feedbackFlags) takeIn(ctx context.Context, b *budget.Budget, resp *http
 		err = lost
 	}
 	return done, false, err
+}
+
+// takeInAway locks what the response says is spent for this host alone, and says what is left to do.
+// lost is why the store could not be asked for the reservation.
+func (f *feedbackFlags) takeInAway(ctx context.Context, b *budget.Budget, resp *http.Response, lost error) error {
+	var refused *budget.RefusedError
+	if errors.As(lost, &refused) { // why, not that the reservation's call was refused
+		lost = cmp.Or(refused.Cause, refused.Err)
+	}
+	advice := "nothing of the response is recorded: send it again when the store is back"
+	done, err := budgethttp.ApplyRefusal(ctx, b, f.call.Operation, resp)
+	if v := done.Refused; err == nil && v != nil && !v.Until.IsZero() {
+		advice = fmt.Sprintf("refusal %s locks this host alone, until %s: send the response again when the store is back", v.Rule, v.Until.UTC().Format(time.RFC3339))
+	}
+	return &exitError{code: exitUnavailable, err: fmt.Errorf("take in the response to %s id %q: %w; %s", b.Name(), f.call.ID, lost, advice)}
 }
 
 // read reads the response and its body. It is wholly read before the store is opened: a

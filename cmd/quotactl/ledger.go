@@ -109,6 +109,8 @@ func (a *app) history(ctx context.Context, name, job string, by budget.GroupBy, 
 		switch {
 		case err != nil:
 			return err
+		case driver.KeptOf(name, cfg.Store.History, cfg.Store.NoHistory) < 0:
+			return usage("%s has no history: its upstream has history = \"0\" in %s; without --since this shows what the ledger holds", name, a.configPath)
 		case job != "":
 			h, err = b.JobHistory(ctx, job, by, since, zone)
 		default:

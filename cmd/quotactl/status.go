@@ -229,6 +229,9 @@ func under(budgets []budget.Status, least answer.Threshold) error {
 			faults, code = append(faults, errors.New(text)), exitExhausted
 		}
 	}
+	if len(budgets) == 0 {
+		faults = append(faults, errors.New("--fail-under has no budget to judge: name those of a credential \"*\""))
+	}
 	if len(faults) == 0 {
 		return nil
 	}

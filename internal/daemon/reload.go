@@ -113,6 +113,7 @@ func (d *Daemon) needsRestart(before, after *config.Config) error {
 		{"[store] refusal_memory", was.RefusalMemory == is.RefusalMemory},
 		{"[store] password_env", was.PasswordEnv == is.PasswordEnv},
 		{"[store] password_file", was.PasswordFile == is.PasswordFile},
+		{"history", was.History == is.History && was.NoHistory == is.NoHistory},
 		{"state_dir", before.StateDir == after.StateDir},
 	} {
 		if !setting.same {

@@ -59,7 +59,9 @@ func Read(in io.Reader) (*http.Response, error) {
 			continue // the answer must follow (RFC 9110, 15.2)
 		}
 		tunnel = !tunnel && opensTunnel(resp)
-		if start, _ := buffered.Peek(buffered.Size()); (tunnel || mayBeFollowed(resp)) && anotherResponse().Match(start) {
+		start, _ := buffered.Peek(buffered.Size())
+		whole := len(start) < buffered.Size() && resp.Header.Get("Content-Length") == strconv.Itoa(len(start)) // all is the content
+		if (tunnel || mayBeFollowed(resp)) && !whole && anotherResponse().Match(start) {
 			continue
 		}
 		bounded.N = MaxBody

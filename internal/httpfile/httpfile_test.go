@@ -127,6 +127,8 @@ func TestABodyIsNoResponse(t *testing.T) {
 		followed bool
 	}{
 		"of text":                        {"HTTP/1.1 200 OK\r\nContent-Type: text/plain", false},
+		"of a redirect, whole":           {fmt.Sprint("HTTP/1.1 302 Found\r\nLocation: /a\r\nContent-Length: ", len(recorded)), false},
+		"of a challenge, whole":          {fmt.Sprint("HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic\r\nContent-Length: ", len(recorded)), false},
 		"with a length":                  {"HTTP/1.1 200 OK\r\nContent-Length: 59", false},
 		"whose chunks curl removed":      {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked", false},
 		"unpacked":                       {"HTTP/1.1 200 OK\r\nContent-Encoding: gzip", false},
