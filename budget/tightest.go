@@ -16,8 +16,8 @@ type Tightest struct {
 	// Left is neither used nor held nor kept for shares, in what the limit counts; 0 while it
 	// is locked.
 	Left int64
-	// Lock closes the limit or the whole budget; of several locks it is the one that ends last.
-	// It is nil if there is none.
+	// Lock closes the limit or the whole budget; of several locks it is the one that ends last, and
+	// else what [Status.Recovering] says. It is nil if there is none.
 	Lock *Lock
 }
 
@@ -45,8 +45,14 @@ func (s Status) Tightest() *Tightest {
 			found.Lock = &lock
 		}
 	}
+	if found != nil && found.Lock == nil && !s.Recovering.IsZero() && !s.Observe {
+		found.Left, found.Lock = 0, &Lock{Until: s.Recovering, Since: s.At, Why: recoveringWhy}
+	}
 	return found
 }
+
+// recoveringWhy is why nothing is left for sure after a loss.
+const recoveringWhy = "the store has lost data; until all hosts have reported, each spends only its part of the headroom"
 
 // rank is lower for limits that come first, however much they have left.
 func (t *Tightest) rank(at time.Time) (rank int) {

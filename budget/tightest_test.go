@@ -134,3 +134,20 @@ func TestOnly(t *testing.T) {
 	status.Limits[1].Name = "search:search.list"
 	check.EqualSlices(t, names(status.Only("search", "")), []string{"search:search.list"}, "of a limit for each operation")
 }
+
+// While a loss holds charges back nothing is left for sure, unless a lock says so already or nothing
+// is refused.
+func TestTightestAfterALoss(t *testing.T) {
+	now := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
+	status := budget.Status{At: now, Recovering: now.Add(time.Minute), Limits: []budget.LimitStatus{
+		{Limit: limit.Limit{Name: "day", Limit: 100, Window: limit.RollingWindow(24 * time.Hour)}, Used: 50, Remaining: 50},
+	}}
+	tightest := status.Tightest()
+	check.Equal(t, tightest.Left, int64(0), "left")
+	check.Equal(t, tightest.Lock.Until, now.Add(time.Minute), "until")
+	check.Contains(t, tightest.Lock.Why, "the store has lost data")
+	status.Locks = []budget.Lock{{Until: now.Add(time.Second), Why: "by hand"}}
+	check.Equal(t, status.Tightest().Lock.Why, "by hand", "the lock's reason")
+	status.Locks, status.Observe = nil, true
+	check.Equal(t, status.Tightest().Left, int64(50), "left in observe mode")
+}

@@ -241,7 +241,8 @@ func under(budgets []budget.Status, least answer.Threshold) error {
 // statusText shows the overview: on a terminal at a glance, else as tables.
 func statusText(on screen.Screen, o look.Overview, all bool) string {
 	var parts []string
-	if on.Terminal && len(o.Jobs) > 0 && len(o.Daemons) == 0 {
+	alone := len(o.Jobs) > 0 && len(o.Daemons) == 0
+	if alone && on.Terminal {
 		parts = append(parts, jobview.NoDaemon(on))
 	}
 	for _, b := range o.Budgets {
@@ -253,6 +254,9 @@ func statusText(on screen.Screen, o look.Overview, all bool) string {
 	}
 	if len(o.Jobs) > 0 {
 		parts = append(parts, jobview.Summary(on, o.Jobs, o.At).String())
+	}
+	if alone && !on.Terminal {
+		parts = append(parts, jobview.NoDaemon(on))
 	}
 	if lines := alert.Lines(o.Alerts); lines != "" && !on.Terminal {
 		parts = append(parts, lines)
