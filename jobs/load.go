@@ -295,7 +295,7 @@ func (l *loader) needs(job config.Node, t map[string]config.Node, j *Job, operat
 // never fit beside what the limit guarantees to others.
 func checkFits(node config.Node, j *Job, upstream config.Upstream) {
 	for _, l := range upstream.Limits {
-		if l.Window.Kind == limit.Concurrent { // a plain charge is never open
+		if l.Window.Kind == limit.Concurrent || l.Observe || upstream.Observe { // a plain charge is never open
 			continue
 		}
 		bound := l.Bound(j.Floor, false)
@@ -325,7 +325,7 @@ func checkFits(node config.Node, j *Job, upstream config.Upstream) {
 			return
 		}
 		needs, most := bound-left, l.Most(l.ShareOf(j.Name))
-		if covered && needs > most && !l.Observe && !upstream.Observe {
+		if covered && needs > most {
 			node.Fail("job %s could never start: it needs %d, and limit %s (%d) leaves it %d beside what is guaranteed to other jobs; lower needs, guarantee less to the others, or put the job into a share",
 				j.Name, needs, l.Name, l.Limit, most)
 			return

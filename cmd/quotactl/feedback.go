@@ -129,7 +129,7 @@ func (f *feedbackFlags) takeIn(ctx context.Context, b *budget.Budget, resp *http
 	case errors.Is(lost, budget.ErrUnavailable):
 		resp.Body = io.NopCloser(bytes.NewReader(body))
 		return done, held, f.takeInAway(ctx, b, resp, lost)
-	case lost != nil:
+	case lost != nil && !errors.Is(lost, budget.ErrConflict):
 		return done, held, lost
 	case held:
 		apply := budgethttp.Apply
@@ -143,7 +143,7 @@ func (f *feedbackFlags) takeIn(ctx context.Context, b *budget.Budget, resp *http
 			return done, held, lost
 		}
 	default:
-		lost = noReservation(b.Name(), f.call.ID, budget.ErrExpired, "there is none with this id, or it is no longer held")
+		lost = cmp.Or(lost, noReservation(b.Name(), f.call.ID, budget.ErrExpired, "there is none with this id, or it is no longer held"))
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	done, err = budgethttp.ApplyRefusal(ctx, b, f.call.Operation, resp)
