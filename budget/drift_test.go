@@ -3,6 +3,7 @@ package budget_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
@@ -84,6 +86,22 @@ func TestLockIsRoundedUp(t *testing.T) {
 		}
 		lock := must.Get(b.Lock(t.Context(), budget.LockOrder{Until: budget.Until{After: 3*time.Second + 1}, ByHand: true}))(t)
 		must.Equal(t, lock.Until.Sub(now), 3*time.Second+time.Microsecond)
+	})
+}
+
+// A lock that was cut says so in its reason, however long that is.
+func TestACutLockSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := driftWorld(t, limit.Limit{Window: limit.RollingWindow(time.Hour)})
+		const asked = "; the upstream asked for it until 2000-01-04T00:00:00Z"
+		for _, why := range []string{"banned: 999", strings.Repeat("w", 150), strings.Repeat("w", 400)} {
+			lock := must.Get(b.Lock(t.Context(), budget.LockOrder{Until: budget.Until{After: 72 * time.Hour}, Why: why}))(t)
+			check.Equal(t, lock.Why, why[:min(len(why), 200-len(asked))]+asked, "why")
+			must.Get(b.Unlock(t.Context(), ""))(t)
+			lock = must.Get(b.Lock(t.Context(), budget.LockOrder{Until: budget.Until{After: time.Hour}, Why: why}))(t)
+			check.Equal(t, lock.Why, why[:min(len(why), 200)], "why, if it was not cut")
+			must.Get(b.Unlock(t.Context(), ""))(t)
+		}
 	})
 }
 

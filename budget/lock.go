@@ -97,7 +97,8 @@ func (b *Budget) Lock(ctx context.Context, order LockOrder) (Lock, error) {
 	}
 	l.Now = b.now().UnixMicro()
 	if asked := max(l.Until, l.Now+l.After); asked > l.Now+l.Most && !order.ByHand { // every screen shows it
-		l.Why = printable(order.Why + "; the upstream asked for it until " + time.UnixMicro(asked).UTC().Format(time.RFC3339))
+		beside := "; the upstream asked for it until " + time.UnixMicro(asked).UTC().Format(time.RFC3339)
+		l.Why = l.Why[:min(len(l.Why), maxWhy-len(beside))] + beside
 	}
 	done, err := apply(ctx, b, l)
 	if err != nil {

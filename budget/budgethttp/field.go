@@ -103,6 +103,7 @@ func hasRun(all []string, wanted string) bool {
 // cacheMarks are headers in which caches say whether a response comes from them.
 var cacheMarks = []string{
 	"X-Cache", "CF-Cache-Status", "Cache-Status", "X-Cache-Status", "X-Proxy-Cache", "X-Vercel-Cache", "X-Nginx-Cache",
+	"X-FastCGI-Cache", "X-LiteSpeed-Cache", "X-Nextjs-Cache", "X-Drupal-Cache", "X-Drupal-Dynamic-Cache",
 }
 
 // isStored reports whether a response says that it comes from a cache, so it says nothing
@@ -131,5 +132,6 @@ func isHit(mark string) bool {
 	case "stale", "updating", "revalidated", "prerender":
 		return true
 	}
-	return strings.HasSuffix(words[0], "hit") || strings.Contains(mark, ";") && slices.Contains(words[1:], "hit")
+	said := slices.ContainsFunc(words[1:], func(word string) bool { return word == "hit" || word == "hit=?1" }) // RFC 9651, 3.3.6
+	return strings.HasSuffix(words[0], "hit") || strings.Contains(mark, ";") && said
 }

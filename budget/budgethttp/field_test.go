@@ -25,6 +25,7 @@ func TestIsStored(t *testing.T) {
 		{"CF-Cache-Status", "HIT", true}, {"Cf-Cache-Status", "DYNAMIC", false}, {"Cf-Cache-Status", "STALE", true}, {"Cf-Cache-Status", "EXPIRED", false},
 		{"Cache-Status", `ExampleCache; hit; ttl=376`, true}, {"Cache-Status", `ExampleCache; fwd=uri-miss; stored`, false},
 		{"Cache-Status", `Origin; fwd=miss, "CDN Company";hit`, true}, {"Cache-Status", `hit-cache; fwd=miss`, false},
+		{"Cache-Status", `a; hit=?1`, true}, {"Cache-Status", `a; hit=?0; fwd=miss`, false}, {"X-LiteSpeed-Cache", "hit", true}, {"X-FastCGI-Cache", "BYPASS", false},
 		{"X-Cache-Status", "HIT", true}, {"X-Vercel-Cache", "PRERENDER", true}, {"X-Other", "HIT", false},
 	} {
 		if got := isStored(makeHeader(test.name, test.value)); got != test.want {

@@ -108,7 +108,7 @@ func (c *Config) readUpstream(node Node) Upstream {
 	u.OnStoreError = t["on_store_error"].Policy()
 	if off, ok := t["history"].Text(); ok && off == "0" {
 		c.Store.NoHistory = strings.TrimSpace(c.Store.NoHistory + " " + u.Name)
-	} else if t["history"].Exists() {
+	} else if ok {
 		t["history"].Fail("history of an upstream is \"0\", for none: how long the others' is kept, history at the top of the file says")
 	}
 	if parallel, ok := t["parallel"].Number(1, maxParallel); ok {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
@@ -26,7 +27,7 @@ func (s *Store) Decide(ctx context.Context, batch driver.Batch) (driver.Decision
 				decided.Items[i] = driver.Decision{Result: driver.OutcomeUnknown, Limit: -1, Err: driver.ErrUnavailable}
 			}
 		}
-		if err == nil {
+		if _, far := s.inner.(distant); far && err == nil {
 			err = outOfTime(batch.Items, decided, now())
 		}
 		unsure = unsure || err != nil && !errors.Is(err, driver.ErrNotCharged)
@@ -45,8 +46,13 @@ func (s *Store) Decide(ctx context.Context, batch driver.Batch) (driver.Decision
 		result.Result = driver.OutcomeUnknown
 	}
 	decided = driver.Decisions{Now: batch.Now, Items: make([]driver.Decision, len(batch.Items))}
-	open := false
-	for i, item := range batch.Items {
+	open, at := false, now()
+	batch.Items = slices.Clone(batch.Items)
+	for i := range batch.Items {
+		item := &batch.Items[i]
+		if _, far := s.inner.(distant); far && !item.Deadline.IsZero() && item.Deadline.UnixMicro() <= at {
+			item.OnStoreError = driver.Closed // its caller has given up, and expects that nothing is charged later
+		}
 		decided.Items[i] = result
 		open = open || item.OnStoreError == driver.Open
 	}

@@ -65,24 +65,32 @@ func (s *Store) directory() driver.Finding {
 	return f
 }
 
-// unreadable returns why one of the host's files cannot be read; nil if all can.
+// unreadable returns why a file of what the host remembers cannot be read; nil if all can.
 func (s *Store) unreadable() error {
-	for _, pattern := range []string{hostFile, "memory/*", "own/*"} {
-		files, _ := filepath.Glob(filepath.Join(s.o.Dir, pattern)) // the pattern is correct
-		for _, path := range files {
-			found, err := os.Stat(path)
-			if err == nil && !found.Mode().IsRegular() {
-				err = fmt.Errorf("%s is not a file", path)
+	files := []string{hostFile}
+	for _, folder := range []string{"memory", "own"} {
+		list, err := os.ReadDir(filepath.Join(s.o.Dir, folder))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		for _, entry := range list {
+			files = append(files, filepath.Join(folder, entry.Name()))
+		}
+	}
+	for _, name := range files {
+		path := filepath.Join(s.o.Dir, name)
+		found, err := os.Stat(path)
+		if err == nil && !found.Mode().IsRegular() {
+			err = fmt.Errorf("%s is not a file", path)
+		}
+		if err == nil {
+			var file *os.File
+			if file, err = os.Open(path); err == nil {
+				err = file.Close()
 			}
-			if err == nil {
-				var file *os.File
-				if file, err = os.Open(path); err == nil {
-					err = file.Close()
-				}
-			}
-			if err != nil && !errors.Is(err, fs.ErrNotExist) { // else another process has removed it
-				return err
-			}
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // else another process has removed it
+			return err
 		}
 	}
 	return nil

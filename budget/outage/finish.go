@@ -1,6 +1,7 @@
 package outage
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -17,18 +18,25 @@ func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, e
 	var done driver.Finished
 	began, err := time.Now(), errPending
 	if !s.journal.pending(f.Budget) {
-		now := tryClock(f.Now)
+		now, unsure := tryClock(f.Now), false
+		var lost error
 		_, err = s.reach(ctx, f.Budget, func(ctx context.Context) (err error) {
 			try := f
 			try.Now = now()
-			switch done, err = s.inner.Finish(ctx, try); {
-			case err == nil && done.Result == driver.FinishLate && (f.Deadline.IsZero() || f.Deadline.UnixMicro() > now()):
+			done, err = s.inner.Finish(ctx, try)
+			_, far := s.inner.(distant)
+			switch late := err == nil && far && done.Result == driver.FinishLate; {
+			case late && f.Deadline.UnixMicro() > now():
 				return errLate
+			case late && unsure: // an earlier try may have recorded it
+				lost = errUnheard
 			case err == nil:
 				s.memory.ended(f.Budget, f, done)
 			}
+			unsure = unsure || err != nil
 			return err
 		})
+		err = cmp.Or(err, lost)
 	}
 	if err == nil || !unreached(ctx, err) || s.o.Dir == "" {
 		return done, err

@@ -3,12 +3,14 @@ package outage_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/budget/outage"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
@@ -19,6 +21,7 @@ type lateStore struct {
 	distantStore
 	tries int
 	first driver.Result // Late, Interrupted or OutcomeUnknown
+	loses bool          // it does what it is asked to end, and does not say so
 }
 
 // handles reports whether a call is one of those after the first.
@@ -51,12 +54,27 @@ func (s *lateStore) Finish(ctx context.Context, f driver.Finish) (driver.Finishe
 	if s.heard++; s.handles() {
 		return s.distantStore.Finish(ctx, f)
 	}
+	if s.loses {
+		s.loses = false
+		if _, err := s.distantStore.Finish(ctx, f); err != nil {
+			return driver.Finished{}, err
+		}
+		<-ctx.Done()
+		return driver.Finished{}, ctx.Err()
+	}
 	<-ctx.Done()
 	return driver.Finished{Result: driver.FinishLate}, nil
 }
 
-// A call that the store has handled too late is asked again as long as its caller has time.
+// A call that the store has handled too late is asked again as long as its caller has time, also of one
+// server of several: it is the one that has answered.
 func TestALateAnswerIsAskedAgain(t *testing.T) {
+	for _, shards := range []bool{false, true} {
+		testLateAnswer(t, shards)
+	}
+}
+
+func testLateAnswer(t *testing.T, shards bool) {
 	for name, c := range map[string]struct {
 		first   driver.Result
 		late    int
@@ -74,12 +92,12 @@ func TestALateAnswerIsAskedAgain(t *testing.T) {
 		"always, and closed":           {first: driver.Late, late: 100, closed: true, fails: budget.ErrUnavailable},
 		"later than the caller allows": {first: driver.Late, late: 2, timeout: 2 * time.Second, fails: budget.ErrUnavailable},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(fmt.Sprint(name, ", shards ", shards), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorldInFakeTime(t)
 				inner := &lateStore{tries: c.late, first: c.first}
 				inner.Store = w.store
-				store := outage.New(inner, outage.Options{Dir: t.TempDir(), Allowance: 20, Timeout: time.Second, Clocks: w.clocks})
+				store := outage.New(inner, outage.Options{Dir: t.TempDir(), Allowance: 20, Timeout: time.Second, Clocks: w.clocks, PerBudget: shards})
 				outage.SetTimes(store, func() (ran, waited, pressed time.Duration) { return 0, 0, 0 })
 				b := must.Get(budget.New(store, w.spec, budget.WithClosers(store)))(t)
 				ctx := t.Context()
@@ -97,6 +115,8 @@ func TestALateAnswerIsAskedAgain(t *testing.T) {
 				check.Equal(t, receipt.Source, c.source, "who decided")
 				check.Equal(t, receipt.Replayed, false, "charged before under this id")
 				check.Equal(t, w.used(), c.used, "used")
+				_, out := store.OutOfReach()
+				check.Equal(t, out, c.late == 100, "the breaker is open")
 				if refused := (*budget.RefusedError)(nil); errors.As(err, &refused) {
 					check.Equal(t, refused.NotCharged, true, "known not to be charged")
 				}
@@ -104,6 +124,49 @@ func TestALateAnswerIsAskedAgain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A caller that has given up is charged by nobody, also beside one in its flight that has time left and
+// is granted by the allowance.
+func TestNoAllowanceForWhoGaveUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorldInFakeTime(t)
+		inner := &lateStore{first: driver.Late, tries: 100}
+		inner.Store = w.store
+		store := outage.New(inner, outage.Options{Dir: t.TempDir(), Allowance: 20, Timeout: time.Second, Clocks: w.clocks})
+		outage.SetTimes(store, func() (ran, waited, pressed time.Duration) { return 0, 0, 0 })
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, driver.ErrUnavailable)
+		defer cancel()
+		now := time.Now()
+		items := []driver.Item{
+			{ID: "hasty", Operation: "list", Units: 1, NewID: true, OnStoreError: driver.Open, Deadline: now.Add(2 * time.Second)},
+			{ID: "patient", Operation: "list", Units: 1, NewID: true, OnStoreError: driver.Open, Deadline: now.Add(time.Minute)},
+		}
+		decided := must.Get(store.Decide(ctx, driver.Batch{Budget: w.spec.Name, Now: now.UnixMicro(), Limits: w.spec.Limits, Items: items}))(t)
+		check.Equal(t, decided.Items[0].Result, driver.Unreached, "the one that gave up")
+		check.Equal(t, decided.Items[1].Result, driver.Granted, "the one that waits")
+		check.Equal(t, decided.Items[1].Allowance, true, "by the allowance")
+		check.Equal(t, items[0].OnStoreError, driver.Open, "the caller's own item")
+		check.NoError(t, store.Close())
+	})
+}
+
+// What a try has charged, whose answer was lost, is the host's own charge: after a loss it is recorded.
+func TestALostAnswerIsTheHostsOwnCharge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorldInFakeTime(t)
+		inner := &lateStore{first: driver.OutcomeUnknown, tries: 1}
+		inner.Store = w.store
+		store := outage.New(inner, outage.Options{Dir: t.TempDir(), Timeout: time.Second, Clocks: w.clocks})
+		outage.SetTimes(store, func() (ran, waited, pressed time.Duration) { return 0, 0, 0 })
+		b := must.Get(budget.New(store, w.spec, budget.WithClosers(store)))(t)
+		must.Get(b.Charge(t.Context(), budget.Call{Operation: "search"}))(t)
+		now := func() int64 { return time.Now().UnixMicro() }
+		w.store.Store = memstore.New(now) // all is lost
+		must.Get(b.Charge(t.Context(), budget.Call{Operation: "list"}))(t)
+		check.Equal(t, w.used(), int64(101), "used after the loss")
+		check.NoError(t, b.Close())
+	})
 }
 
 // A reservation that was charged by a try whose answer was lost is ended, and one that could not be
@@ -127,10 +190,22 @@ func TestALateEndIsAskedAgain(t *testing.T) {
 			check.NoError(t, reserved.Settle(t.Context(), 3))
 			check.Equal(t, w.used()-before, c.used, "used after", c.late)
 		}
+		// A try is recorded, the next one is too late: that nothing was recorded is not said.
+		inner.tries = 0
+		time.Sleep(time.Minute)            // the store is probed again
+		must.Get(b.Status(t.Context()))(t) // records the end that was written down
+		reserved := must.Get(b.Reserve(t.Context(), budget.Call{Operation: "search"}, time.Hour))(t)
+		inner.tries, inner.loses = 100, true
+		hasty, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		err := reserved.Settle(hasty, 3)
+		check.Is(t, err, budget.ErrUnavailable)
+		check.Contains(t, err.Error(), "an earlier answer was lost")
+		inner.tries = 0
 		time.Sleep(time.Minute) // the store is probed again
 		inner.tries = 0
 		must.Get(b.Status(t.Context()))(t) // records the end that was written down
-		check.Equal(t, w.used(), int64(6), "used in the end")
+		check.Equal(t, w.used(), int64(9), "used in the end")
 		check.NoError(t, b.Close())
 	})
 }

@@ -42,8 +42,8 @@ func (s *Store) Patience() time.Duration {
 // These are the errors of a try that ran out of time although the store has answered: the script
 // charged nothing any more, or an answer before it was lost.
 var (
-	errLate    = fmt.Errorf("%w: it handled the call after the deadline; %w: %w", driver.ErrUnavailable, driver.ErrNotCharged, os.ErrDeadlineExceeded)
-	errUnheard = fmt.Errorf("%w: an answer was lost: %w", driver.ErrUnavailable, os.ErrDeadlineExceeded)
+	errLate    = fmt.Errorf("%w: it handled the call after the deadline; %w", driver.ErrUnavailable, driver.ErrNotCharged)
+	errUnheard = fmt.Errorf("%w: it handled the call after the deadline, and an earlier answer was lost", driver.ErrUnavailable)
 )
 
 // usualTrips is how many answers of a distant store a call waits for.
@@ -74,11 +74,11 @@ func (s *Store) insist(ctx context.Context, name string, ask func(context.Contex
 			one = far.WithTimeout(one, timeout)
 		}
 		err := whenOver(one, ask(one))
+		answered, starved, busy := errors.Is(err, errLate) || errors.Is(err, errUnheard), false, false
+		late := answered || unreached(one, err) && (one.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded))
 		if unsure && errors.Is(err, driver.ErrNotCharged) { // by this try, but perhaps by an earlier one
 			err = fmt.Errorf("%w: %s", driver.ErrUnavailable, err.Error())
 		}
-		late := unreached(one, err) && (one.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded))
-		answered, starved, busy := errors.Is(err, errLate), false, false
 		if late {
 			_, answers := far.Distance()
 			answered = answered || answers > had && !s.o.PerBudget // else another server may have answered

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,6 +47,9 @@ twice a minute.`,
 					reader.Keeps = forecastKept
 					return a.watch(ctx, w, asJSON, func(ctx context.Context) (watched, error) {
 						seen, err := reader.State(ctx, list)
+						if seen.Unread != nil {
+							a.logger().Warn("a budget is missing", "error", seen.Unread)
+						}
 						return watched{text: func(on screen.Screen) string { return a.jobsText(on, seen) }, json: seen.JSON(), lines: jobsLines(seen)}, err
 					})
 				}
@@ -56,9 +60,11 @@ twice a minute.`,
 					return err
 				}
 				if asJSON {
-					return writeJSON(a.stdout, seen.JSON())
+					err = writeJSON(a.stdout, seen.JSON())
+				} else {
+					err = writeText(a.stdout, a.jobsText(a.screen(), seen))
 				}
-				return writeText(a.stdout, a.jobsText(a.screen(), seen))
+				return cmp.Or(err, seen.Unread)
 			})
 		},
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/answer"
@@ -263,6 +264,10 @@ func (q *asked) replay(ctx context.Context, present, in *world) error {
 	now := q.a.now()
 	var list []*plan.Replay
 	for _, b := range in.budgets {
+		if driver.KeptOf(b.Name(), in.cfg.Store.History, in.cfg.Store.NoHistory) < 0 {
+			q.a.logger().Warn("not replayed: its upstream keeps no history", "budget", b.Name())
+			continue
+		}
 		before := b
 		if at := slices.IndexFunc(present.budgets, func(p *budget.Budget) bool { return p.Name() == b.Name() }); at >= 0 {
 			before = present.budgets[at]
@@ -272,6 +277,9 @@ func (q *asked) replay(ctx context.Context, present, in *world) error {
 			return err
 		}
 		list = append(list, one)
+	}
+	if len(list) == 0 {
+		return usage("there is no budget whose history could be replayed")
 	}
 	says := answer.NewReplay(list, now)
 	var err error

@@ -6,6 +6,8 @@ package look
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -109,6 +111,7 @@ type Jobs struct {
 	Budgets []budget.Status // those that the jobs spend
 	Jobs    []answer.Job
 	Ahead   *answer.Forecast // nil: there is none
+	Unread  error            // why budgets are missing
 }
 
 // JSON is the answer of jobs.
@@ -116,8 +119,8 @@ func (j Jobs) JSON() answer.Jobs {
 	return answer.NewJobs(j.At, j.Store, j.Daemons, j.Budgets, j.Jobs, j.Ahead)
 }
 
-// State reads jobs with what they need. A budget that cannot be read is left out with a
-// warning: the jobs are shown all the same.
+// State reads jobs with what they need. A budget that cannot be read is left out, and Unread says
+// why: the jobs are shown all the same.
 func (r *Reader) State(ctx context.Context, list []*jobs.Job) (Jobs, error) {
 	seen := Jobs{At: r.Now(), Store: r.URL}
 	var err error
@@ -139,7 +142,7 @@ func (r *Reader) State(ctx context.Context, list []*jobs.Job) (Jobs, error) {
 			status, err = b.Rated(ctx)
 		}
 		if err != nil {
-			r.Log.Warn("the rates at which limits are spent are not known", "budget", job.Budget, "error", err)
+			seen.Unread = errors.Join(seen.Unread, fmt.Errorf("read budget %s: %w", job.Budget, err))
 			continue
 		}
 		seen.Budgets = append(seen.Budgets, status)
