@@ -9,7 +9,8 @@
 --   0 {…, items, born, now, looks, used per limit or empty: ask again, locks as m
 --     has them, for a look, {the ledger's id, its changes, the newest charge's id,
 --     its time, hosts as m has them, until when a loss holds charges back or 0, share
---     tables as m has them, what usual.lua needs, the records of what shares need as m has them}, for a
+--     tables as m has them, what usual.lua needs, the records of what shares need as m has them, up
+--     to when the ledger is there for sure}, for a
 --     look which of the further marks' charges are missing; for a look the living holds, see
 --     holds.lua}
 --     An item is {result, replayed, units, at, limit, progress, used and score per
@@ -70,7 +71,7 @@ local told = args.told
 if looking and not M.v then
   local lower = now - HELD
   for i = 1, #args.windows do lower = math.min(lower, lowerOf(args.windows[i], now)) end
-  if told[1].id ~= '' and told[1].at > lower or args.ledger ~= '' and args.seen > lower - WEEK then return {7, int(raw)} end
+  if told[1].id ~= '' and told[1].at > lower or args.ledger ~= '' and not dropped(now, lower) then return {7, int(raw)} end
   local missing = {}
   for i = 2, #told do
     if told[i].at > lower then missing[#missing + 1] = i - 1 end
@@ -78,7 +79,7 @@ if looking and not M.v then
   -- A write that changes nothing: a server that refuses writes must refuse a look too.
   -- Otherwise each look would report that the store is within reach again.
   redis.call('PEXPIREAT', keyE, '0')
-  return {0, int(raw), {}, '0', int(now), {}, {}, '', {'', 0, '', 0, '', 0, '', {'', '', 0, {}, {}}, ''}, missing, {}}
+  return {0, int(raw), {}, '0', int(now), {}, {}, '', {'', 0, '', 0, '', 0, '', {'', '', 0, {}, {}}, '', 0}, missing, {}}
 end
 if M.lid == '' then M.lid = args.candidate end
 
@@ -96,9 +97,11 @@ local function planned()
   return {M.head, table.concat(keys, ' '), #allCovers, places, metered}
 end
 
--- mark is the ledger's mark, for the caller.
+-- mark is the ledger's mark, for the caller. A ledger that is dropped at exp may be followed by
+-- one that is born earlier, by a caller's clock.
 local function mark()
-  return {M.lid, int(M.seq), M.nid, int(M.nid == '' and 0 or M.newest), M.hosts, int(lossNow(args.hosts) or 0), M.tables, planned(), M.plans}
+  return {M.lid, int(M.seq), M.nid, int(M.nid == '' and 0 or M.newest), M.hosts, int(lossNow(args.hosts) or 0), M.tables, planned(), M.plans,
+    int((M.exp * 1000) - TOLERANCE)}
 end
 
 -- From here on the script writes to the ledger.
@@ -197,7 +200,7 @@ for i = 1, #told do
     if i > 1 then missing[#missing + 1] = i - 1 end
   end
 end
-lost = lost or args.ledger ~= '' and args.seen > math.max(M.reset, M.gone - WEEK) and (M.lid ~= args.ledger or M.seq < args.changes)
+lost = lost or args.ledger ~= '' and args.seen > M.reset and (M.lid ~= args.ledger or M.seq < args.changes) and not dropped(M.born, M.gone)
 local fresh = born or #args.add > 0
 if task then
   local imported = importRows()

@@ -199,31 +199,33 @@ do -- a block, because Lua limits the local names of a scope
     return long and at or NEVER
   end
 
-  -- tidyAt is when entries are to be removed, or the keys to be kept alive. longest is how
-  -- long after now the ledger is needed.
-  local function tidyAt(longest) return math.min(M.prune, (M.exp * 1000) + HOUR - longest - LEASE - WEEK) end
-
-  -- longestOf is how long after now the ledger is needed.
-  local function longestOf()
-    local longest = locksLongest(metersLongest(HELD))
+  -- expires is when the keys are to expire (ms): an hour to a week after nothing of the ledger
+  -- counts any more, as long as its longest window counts. What a bucket has above its limit
+  -- drains for longer. save notes this up to 15 minutes late.
+  local function expires()
+    local longest = metersLongest(HELD)
     for i = 1, #wins do longest = math.max(longest, wins[i].longest) end
-    return longest
+    local at = math.max(M.last, M.reach or 0) + longest
+    for _, k in pairs(locks) do at = math.max(at, k.till) end
+    for _, h in ipairs(holds.list) do at = math.max(at, h.till) end
+    for _, m in ipairs(meters) do at = math.max(at, m.at + math.min((m.used + 1) * m.period / m.amount, 366 * DAY)) end
+    return math.floor((at + math.min(longest, WEEK)) / 1000)
   end
 
   -- save writes m and the totals that changed, and keeps all keys alive together.
   function save(fresh)
     history.write()
     if args.mode == 'look' then M.gone = saved.gone end -- only a decision forgets
-    local live, named, longest = {}, {}, longestOf()
+    local live, named = {}, {}
     for i = 1, #wins do
       local w = wins[i]
       live[i] = table.concat({w.key, int(w.longest), int(w.used), int(w.floor)}, ' ')
     end
     for i = 1, #allCovers do named[i] = allCovers[i].key .. ' ' .. int(allCovers[i].used) end
     M.wins, M.covers, M.meters = table.concat(live, ';'), table.concat(named, ';'), packMeters()
-    local expire = math.floor((M.last + longest + LEASE + WEEK) / 1000)
-    local renew = fresh or M.emptied or expire - M.exp >= HOUR / 1000 or M.exp == 0
-    if renew then M.exp = expire end
+    local expire = expires()
+    local renew = fresh or M.emptied or expire - M.exp >= 900000
+    if renew then M.exp = math.max(M.exp, expire) end -- marks have told it: it does not fall
     M.holds = holds.pack()
     M.v = M.v == HOLDING and HOLDING or M.holds == '' and FORMAT or HOLDING
     local fields = {}
@@ -241,9 +243,9 @@ do -- a block, because Lua limits the local names of a scope
       redis.call('HDEL', keyM, 'unnoted')
     end
     if #fields > 0 then redis.call('HSET', keyM, unpack(fields)) end
-    saveTotals(merging.at(), tidyAt(longest))
+    saveTotals(merging.at(), M.prune)
     if renew then
-      local at = int(expiry(expire))
+      local at = int(expiry(M.exp))
       redis.call('PEXPIREAT', keyM, at)
       redis.call('PEXPIREAT', keyE, at)
       for place = 1, 3 * nops do redis.call('PEXPIREAT', zset(place), at) end

@@ -34,12 +34,6 @@ local function isLocked()
   return false
 end
 
--- locksLongest is how long after now the ledger is needed for its locks.
-local function locksLongest(longest)
-  for _, k in pairs(locks) do longest = math.max(longest, k.till - M.last) end
-  return longest
-end
-
 -- askLocks adds to closed the locks that refuse an item. It returns the first limit or
 -- budget whose lock refuses nothing because of observe mode: locks come before limits
 -- that the item does not fit.

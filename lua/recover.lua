@@ -9,6 +9,13 @@ local function lowerOf(a, now)
   return lowerAt(w, now)
 end
 
+-- dropped reports whether the ledger of the caller's mark may have been dropped as idle before
+-- another was born; see Mark.Dropped in budget/driver.
+local function dropped(born, lower)
+  if args.idle == 0 then return args.seen <= lower - WEEK end
+  return args.idle <= born
+end
+
 -- lossNow is the instant up to which the last loss holds charges back if so many hosts
 -- share the store; nil if it holds nothing back.
 local function lossNow(hosts)

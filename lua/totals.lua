@@ -366,6 +366,7 @@ local function back(l) return total(l, l.calls and 'bcalls' or 'bunits') end
 -- addAll does so in every live window.
 local function addAll(op, score, units, calls, zero, sign, state)
   touch(op)
+  M.reach = math.max(M.reach or 0, score)
   if calls == 0 then return end -- released: it counts nowhere
   if not zero then
     preload({op})

@@ -80,7 +80,7 @@ if at < now then at = now end
 if at <= t[2] then at = t[2] + 1 end
 local final = at + n - 1
 local latest = at <= now + 1 and final or now -- what charge.lua has seen by the last item
-if latest >= t[4] or latest >= a[3] or t[5] < a[5] then return 4 end
+if latest >= t[4] or latest >= a[3] or final - latest > 600000000 or t[5] < a[5] then return 4 end
 
 local firstRun, nt = 3 + nk, a[11]
 local firstID = firstRun + 3 * nr + nt

@@ -17,6 +17,18 @@ type Mark struct {
 	At int64
 	// Seen is the instant (µs on the store's clock) at which all this was true.
 	Seen int64
+	// Kept is up to when (likewise) the ledger is there for sure, even if nobody uses it. 0: not
+	// known, because an older version noted the mark.
+	Kept int64
+}
+
+// Dropped reports whether the mark's ledger may have been dropped as idle: before another was
+// born, or there is none at that time. lower is what is forgotten then.
+func (m Mark) Dropped(born, lower int64) bool {
+	if m.Kept == 0 {
+		return m.Seen <= lower-LedgerIdle
+	}
+	return m.Kept <= born
 }
 
 // MaxOthers is the most marks that a caller passes besides the newest.
@@ -66,8 +78,8 @@ type Recovered struct {
 	Mark    Mark // the ledger's after the recovery
 }
 
-// LedgerIdle is how long a ledger is kept after its last charge has stopped counting, in
-// µs. A ledger that disappears earlier was lost.
+// LedgerIdle is how long older versions kept a ledger after its last charge had stopped
+// counting, in µs.
 const LedgerIdle = WindowIdle
 
 // RecoveryWait is the longest that a loss holds charges back if several hosts share the

@@ -16,7 +16,14 @@ func (l *ledger) mark(now int64) driver.Mark {
 	if l.id == "" {
 		return driver.Mark{Seen: now}
 	}
-	m := driver.Mark{Ledger: l.id, Changes: l.changes, ID: l.newestID, Seen: now}
+	longest := driver.MinHeld
+	for _, w := range l.windows {
+		longest = max(longest, w.shape.Longest())
+	}
+	for _, meter := range l.meters {
+		longest = max(longest, meter.longest)
+	}
+	m := driver.Mark{Ledger: l.id, Changes: l.changes, ID: l.newestID, Seen: now, Kept: now + longest + driver.WindowIdle}
 	if m.ID != "" {
 		m.At = l.newest
 	}
@@ -27,7 +34,11 @@ func (l *ledger) mark(now int64) driver.Mark {
 func (l *ledger) lost(mark driver.Mark, limits []limit.Limit, now int64) bool {
 	lower := l.lower(limits, now)
 	other := mark.Ledger != l.id || mark.Changes > l.changes
-	if mark.Ledger != "" && other && mark.Seen > max(l.resetAt, lower-driver.LedgerIdle) {
+	born := l.born
+	if born == 0 { // there is no ledger
+		born = now
+	}
+	if mark.Ledger != "" && other && mark.Seen > l.resetAt && !mark.Dropped(born, lower) {
 		return true
 	}
 	return len(l.missing([]driver.Mark{mark}, limits, now)) > 0

@@ -165,6 +165,9 @@ func (r *remembered) tell(mark driver.Mark) {
 // newer returns the one of two marks that the next call carries.
 func (r *remembered) newer(a, b driver.Mark) driver.Mark {
 	liveA, liveB := r.live(a.Ledger), r.live(b.Ledger)
+	if kept := max(a.Kept, b.Kept); a.Ledger == b.Ledger {
+		a.Kept, b.Kept = kept, kept
+	}
 	switch {
 	case a.Ledger == b.Ledger && a.Changes != b.Changes:
 		// More changes win, even over a later answer: if the ledger was rolled back during a

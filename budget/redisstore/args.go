@@ -133,6 +133,7 @@ type chargeArgs struct {
 	Ledger  string       `json:"ledger"`
 	Changes int64        `json:"changes"`
 	Seen    int64        `json:"seen"`
+	Idle    int64        `json:"idle"` // up to when that ledger was kept for sure; 0: not known
 	Told    []toldArgs   `json:"told"`
 	Host    string       `json:"host"`              // the caller's host, or empty
 	Hosts   int64        `json:"hosts"`             // how many share the store; 1: a loss holds no items back

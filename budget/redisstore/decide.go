@@ -317,7 +317,7 @@ func (b *batch) args(had, r registry, added, split []string, attempt time.Time) 
 	}
 	args := chargeArgs{
 		ledgerArgs: ledgerArgs{had.sig, b.Now, b.store.historyOf(b.Budget, b.historyDays())}, Mode: mode, Steps: b.store.maxSteps, Block: b.store.block(), Tidy: append([]int{}, b.tidies...), Observe: b.Observe, Candidate: rand.Text(),
-		Ledger: b.Mark.Ledger, Changes: b.Mark.Changes, Seen: b.Mark.Seen, Told: []toldArgs{{b.Mark.ID, b.Mark.At}},
+		Ledger: b.Mark.Ledger, Changes: b.Mark.Changes, Seen: b.Mark.Seen, Idle: b.Mark.Kept, Told: []toldArgs{{b.Mark.ID, b.Mark.At}},
 		Host: b.Host, Hosts: b.holding(), Table: tableOf(b.Table), Gone: b.gone(), Add: append([]string{}, added...), Split: append([]string{}, split...), Items: make([]itemArgs, len(b.open)),
 	}
 	for _, other := range b.Others {

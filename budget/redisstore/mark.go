@@ -23,8 +23,8 @@ type notedHost struct {
 
 // isTold checks its form: the ledger's id, its changes, the newest charge's id and time,
 // hosts and instants alternating, until when a loss holds charges back, share tables, what
-// a plan needs, and records of what shares need.
-var isTold = tuple(isText, count, isText, count, isHosts, count, isTables, isPlan, isPlans)
+// a plan needs, records of what shares need, and up to when the ledger is there for sure.
+var isTold = tuple(isText, count, isText, count, isHosts, count, isTables, isPlan, isPlans, count)
 
 func isTables(v any) bool {
 	text, ok := v.(string)
@@ -60,7 +60,7 @@ func readTold(list []any, at int64) (t ledgerTold) {
 	if len(list) == 0 { // this answer has none
 		return t
 	}
-	t.mark = driver.Mark{Ledger: text(list, 0), Changes: numberAt(list, 1), ID: text(list, 2), At: numberAt(list, 3), Seen: at}
+	t.mark = driver.Mark{Ledger: text(list, 0), Changes: numberAt(list, 1), ID: text(list, 2), At: numberAt(list, 3), Seen: at, Kept: numberAt(list, 9)}
 	t.until = numberAt(list, 5)
 	t.tables, _ = driver.ParseTables(text(list, 6)) // isTold has read it
 	t.plans, _ = driver.ParsePlans(text(list, 8))

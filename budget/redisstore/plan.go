@@ -24,8 +24,8 @@ type plan struct {
 	meters   []plannedMeter  // the buckets, likewise
 	covers   int
 	sums     []sumPlace // for each limit
-	// until is when the first calendar's period ends, or the host or its table are to be noted
-	// again; and next up to which score calendars
+	// until is when the first calendar's period ends, or the keys' use, the host or its table are
+	// to be noted again; and next up to which score calendars
 	// count nothing in their next period.
 	until, next int64
 	day         int64 // of the history
@@ -87,6 +87,11 @@ const planAge = 30 * time.Second
 
 // hostAnew is how long after charge.lua has noted a host it notes it again, in µs.
 const hostAnew = 3_600_000_000
+
+// The keys are kept for an hour at least after nothing counts any more. charge.lua notes their use
+// up to 15 minutes late. usual.lua, which does not note it, charges for keptAnew µs after that, at
+// most ten minutes ahead of last seen, with leases up to usualLease.
+const keptAnew, usualLease = 900_000_000, 1_200_000_000
 
 // maxPlans is how many plans of one ledger a store keeps.
 const maxPlans = 16
@@ -167,7 +172,7 @@ func (b *batch) keepPlan(told []any, r registry) {
 	}
 	p := &plan{
 		limits: cloneLimits(b.Limits), registry: r, covers: int(numberAt(told, 2)), told: b.told,
-		until: never, next: never, day: b.seen / historyDay, host: b.Host, table: b.Table, made: time.Now(), operations: map[charge]int{}, known: map[alike]usualTexts{},
+		until: b.seen + keptAnew, next: never, day: b.seen / historyDay, host: b.Host, table: b.Table, made: time.Now(), operations: map[charge]int{}, known: map[alike]usualTexts{},
 		argM: b.store.key(b.Budget, "m"), argE: b.store.key(b.Budget, "e"), argLog: b.store.key(b.Budget, "l:"+strconv.FormatInt(b.seen/historyDay, 10)),
 		argHead: text(told, 0), fields: make([]any, 1+len(r.names)),
 	}

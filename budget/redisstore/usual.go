@@ -130,6 +130,9 @@ func (p *plan) batch(b *batch) (u usualBatch, ok bool) {
 	var last *driver.Item
 	for j, i := range b.open {
 		item := &b.Items[i]
+		if item.Lease > usualLease {
+			return u, false
+		}
 		if last != nil && !u.runs[len(u.runs)-1].metered && p.decidesAlike(last, item) {
 			u.runs[len(u.runs)-1].items++
 			continue
@@ -386,7 +389,7 @@ func (b *batch) takeUsual(u usualBatch, reply any) bool {
 		}
 	}
 	b.decided.Now = earlierClock(clock, b.Now)
-	b.decided.Mark = driver.Mark{Ledger: u.told.mark.Ledger, Changes: changes, ID: b.Items[b.open[done-1]].ID, At: at + int64(done) - 1, Seen: seen}
+	b.decided.Mark = driver.Mark{Ledger: u.told.mark.Ledger, Changes: changes, ID: b.Items[b.open[done-1]].ID, At: at + int64(done) - 1, Seen: seen, Kept: u.told.mark.Kept}
 	b.decided.AtWork = u.told.atWork(seen)
 	b.decided.Seen, b.decided.Used = seen, used
 	b.open, b.seen = b.open[done:], seen

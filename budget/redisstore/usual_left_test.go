@@ -102,7 +102,7 @@ func TestUsualBesideAWindowGivenUp(t *testing.T) {
 		runs := countRuns(f.Store)
 		ctx, cancel := context.WithCancel(t.Context())
 		f.Client().AddHook(after{end: cancel})
-		if err := decide(ctx, limits[0], limit.Limit{Name: "v", Limit: limit.MaxUnits, Counts: limit.CountUnits, Window: other}); !errors.Is(err, context.Canceled) {
+		if err := decide(ctx, limits[0], limit.Limit{Name: "v", Limit: 1_000_000, Counts: limit.CountUnits, Window: other}); !errors.Is(err, context.Canceled) {
 			t.Fatalf("a call that gave up: %v", err)
 		}
 		cancel()
@@ -123,7 +123,7 @@ func TestUsualBesideAWindowGivenUp(t *testing.T) {
 			t.Errorf("usual.lua decided %d of 40 charges beside a window of kind %s that was given up", decided, other.Kind)
 		}
 		if other.Kind == limit.Bucket { // another over the same operations is counted at once
-			v := limit.Limit{Name: "v", Limit: limit.MaxUnits, Counts: limit.CountUnits, Window: other}
+			v := limit.Limit{Name: "v", Limit: 1_000_000, Counts: limit.CountUnits, Window: other}
 			w := v
 			w.Operations = []string{"a", "b"}
 			f.SetMaxSteps(10_000)

@@ -135,7 +135,10 @@ func (w *usualWalk) step(n int) {
 		}
 		w.both(fmt.Sprintf("step %d, %+v now %d", n, b.Items, b.Now), func(s driver.Store) (any, error) {
 			d, err := s.Decide(w.t.Context(), b)
-			d.Mark.Ledger = ""
+			if err == nil && d.Mark.Kept < d.Mark.Seen+time.Hour.Microseconds() { // for so long ids are held
+				w.t.Errorf("step %d: the ledger is kept for %d µs", n, d.Mark.Kept-d.Mark.Seen)
+			}
+			d.Mark.Ledger, d.Mark.Kept = "", 0
 			return d, err
 		})
 		for _, i := range b.Items {

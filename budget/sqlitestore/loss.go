@@ -133,7 +133,8 @@ func (l *ledger) mark(now int64) driver.Mark {
 	if l.b == 0 {
 		return driver.Mark{Seen: now}
 	}
-	m := driver.Mark{Ledger: l.id, Changes: l.changes, ID: l.newestID, Seen: now}
+	// What was used since postpone noted it last, or a lock that was ended, adds nothing for sure.
+	m := driver.Mark{Ledger: l.id, Changes: l.changes, ID: l.newestID, Seen: now, Kept: l.idle() - driver.WindowUseNoted}
 	if m.ID != "" {
 		m.At = l.newest
 	}
@@ -144,7 +145,11 @@ func (l *ledger) mark(now int64) driver.Mark {
 func (l *ledger) lost(mark driver.Mark, limits []limit.Limit, now int64) (bool, error) {
 	lower := l.lower(limits, now)
 	other := mark.Ledger != l.id || mark.Changes > l.changes
-	if mark.Ledger != "" && other && mark.Seen > max(l.resetAt, lower-driver.LedgerIdle) {
+	born := l.born
+	if l.b == 0 {
+		born = now
+	}
+	if mark.Ledger != "" && other && mark.Seen > l.resetAt && !mark.Dropped(born, lower) {
 		return true, nil
 	}
 	if mark.ID == "" || mark.ID == l.witness || mark.At <= max(l.merged, lower) {

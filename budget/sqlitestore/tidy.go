@@ -54,9 +54,8 @@ func (l *ledger) prune(limit int) (more bool, err error) {
 	return false, nil
 }
 
-// postpone notes when the budget will be idle: a week after its longest window, and after
-// every lock. It updates the note when the instant has moved by an hour.
-func (l *ledger) postpone() {
+// idle is when the budget will be idle if it has no locks: a week after its longest window.
+func (l *ledger) idle() int64 {
 	longest := driver.MinHeld
 	for _, w := range l.windows {
 		longest = max(longest, w.longest)
@@ -64,7 +63,13 @@ func (l *ledger) postpone() {
 	for _, m := range l.meters {
 		longest = max(longest, m.longest)
 	}
-	at := l.last + longest + driver.WindowIdle
+	return l.last + longest + driver.WindowIdle
+}
+
+// postpone notes when the budget will be idle: after every lock, too. It updates the note when
+// the instant has moved by an hour.
+func (l *ledger) postpone() {
+	at := l.idle()
 	if at-l.idleAt >= driver.WindowUseNoted || l.version == 0 {
 		l.idleAt = at
 	}

@@ -53,6 +53,9 @@ func testMark(t *testing.T, w *world) {
 	if again := w.vouch(first, nil).Mark; again.Ledger != first.Ledger || again.ID != "a" || again.Seen != w.now {
 		t.Fatalf("a decision tells %+v, the look before it %+v", again, first)
 	}
+	if least := first.Seen + 100*hour; first.Kept < least || first.Kept > least+8*24*hour {
+		t.Errorf("a ledger that counts up to %d is kept up to %d", least, first.Kept)
+	}
 	other, fewer := first, first
 	other.Ledger, fewer.Changes = "other", first.Changes+1
 	w.vouch(other, driver.ErrLost)
@@ -87,9 +90,18 @@ func testMark(t *testing.T, w *world) {
 		t.Fatalf("after a reset %+v, before it %+v", reset, told)
 	}
 	w.vouch(other, nil)
-	other.Seen = w.now + 1
+	other.Seen, other.Kept = w.now+1, w.now+1
 	w.vouch(other, driver.ErrLost)
-	// On a ledger that does not exist.
+	other.Kept = w.now // it may have been dropped before this one was born
+	w.vouch(other, nil)
+	told.Seen, told.Kept, told.Changes = w.now+1, w.now+1, told.Changes+1 // rolled back
+	w.vouch(told, driver.ErrLost)
+	// On a ledger that does not exist. How long the other one was kept is judged without regard to
+	// the present windows, and if it is not known, by how long older versions kept it.
+	w.budget = "up/dropped"
+	w.vouch(driver.Mark{Ledger: "other", Seen: w.now - minute, Kept: w.now}, nil)
+	w.budget = "up/dropped-not"
+	w.vouch(driver.Mark{Ledger: "other", Seen: w.now - 60*24*hour, Kept: w.now + 1}, driver.ErrLost)
 	w.budget = "up/flushed"
 	w.vouch(driver.Mark{Ledger: "other", Seen: w.now - 6*hour - driver.LedgerIdle}, nil)
 	w.budget = "up/flushed-too"

@@ -93,8 +93,9 @@ func (w *walker) recover(limits []limit.Limit) {
 	}
 }
 
-// named is the store's answer with its ledger's id and changes translated to the model's:
-// ids are random, and each store counts changes in its own way. It fails the walk if the
+// named is the store's answer with its ledger's id, changes and how long it is kept translated to
+// the model's: ids are random, and each store counts changes in its own way, and keeps idle ledgers
+// for its own time. It fails the walk if the
 // store has one ledger for two of the model's or two for one, or if changes have
 // decreased.
 func (w *walker) named(got, want any) any {
@@ -128,6 +129,10 @@ func (w *walker) namedMark(got, want driver.Mark) driver.Mark {
 	if got.Changes < w.changes[got.Ledger] {
 		w.t.Fatalf("seed %d, step %d: the store's ledger %s has changed %d times, and had %d times", w.seed, w.step, got.Ledger, got.Changes, w.changes[got.Ledger])
 	}
+	if got.Kept < want.Kept-driver.WindowIdle { // the model's longest window
+		w.t.Fatalf("seed %d, step %d: the store's ledger %s is kept up to %d, and counts up to %d", w.seed, w.step, got.Ledger, got.Kept, want.Kept-driver.WindowIdle)
+	}
+	got.Kept = want.Kept
 	if id, foreign := foreignID(got.ID); foreign {
 		if other, _ := foreignID(want.ID); other == id {
 			got.ID = want.ID
