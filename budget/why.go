@@ -186,7 +186,7 @@ func (b *Budget) explain(ctx context.Context, why *Why) (view driver.View, agree
 
 // sameState reports whether nothing was charged, ended or locked between two marks.
 func sameState(a, b driver.Mark) bool {
-	a.Seen, b.Seen = 0, 0
+	a.Seen, b.Seen, a.Kept, b.Kept = 0, 0, 0, 0
 	return a == b
 }
 
