@@ -51,7 +51,7 @@ func TestBudgetOnRedis(t *testing.T) {
 	for _, key := range must.Get(admin.Keys(t.Context(), "*").Result())(t) {
 		must.Equal(t, strings.HasPrefix(key, "mine:v1:{youtube/key1}:"), true, "key", key)
 	}
-	must.Equal(t, b.Spec().Timeout, 8*5*time.Second, "a call that is starved may ask the store again, in all for")
+	must.Equal(t, b.Spec().Timeout, 40*5*time.Second, "a call that is starved may ask the store again, in all for")
 }
 
 // The file of an SQLite store lies beside the configuration, and two handles

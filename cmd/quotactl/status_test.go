@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/limit"
@@ -78,13 +79,16 @@ orders  shop/main  2026-10-25 09:00:00Z exhausted  2026-10-25 15:00:00Z
 fresh   shop/main  -                               paused
   paused by ann@web1 since 2026-10-25 11:00:01Z: not yet; its ticks are skipped,
   the next at 2026-10-25 16:00:00Z
+
+✗ no daemon is running on this store, so the jobs' passes will not start; start
+  one: quotactl run
 `
 	var b strings.Builder
 	must.Do(t, writeText(&b, statusText(screen.Pipe(), everything(t), false)))
 	check.Equal(t, b.String(), want, "status")
 	for line := range strings.SplitSeq(b.String(), "\n") {
-		if len(line) > table.Width {
-			t.Errorf("a line of %d columns: %s", len(line), line)
+		if columns := utf8.RuneCountInString(line); columns > table.Width {
+			t.Errorf("a line of %d columns: %s", columns, line)
 		}
 	}
 }
