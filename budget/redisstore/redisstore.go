@@ -52,8 +52,8 @@ type Store struct {
 	// it; see export_test.go.
 	testClock func() int64
 	maxSteps  int
-	history   time.Duration // as in Options
-	noHistory string
+	keepFor   time.Duration // [Options.History]
+	keepNone  string        // [Options.NoHistory]
 	pace      *pace
 
 	mu      sync.Mutex // guards all below
@@ -114,7 +114,7 @@ func open(url string, o Options, clock string) (*Store, error) {
 	client, follow := target.client(o.Timeout, pace)
 	return &Store{
 		client: client, follow: follow, options: func(address string) *redis.Options { return target.options(o.Timeout, "tcp", address, pace) }, prefix: o.Prefix, timeout: o.Timeout, pace: pace, cluster: target.mode == cluster,
-		scripts: lua.With(clock), maxSteps: maxSteps, history: o.History, noHistory: o.NoHistory, ledgers: map[string]*registry{}, plans: map[string]*plans{}, planned: map[string]*plannedText{}, tidying: map[string]bool{}, clocks: map[string]*offset{},
+		scripts: lua.With(clock), maxSteps: maxSteps, keepFor: o.History, keepNone: o.NoHistory, ledgers: map[string]*registry{}, plans: map[string]*plans{}, planned: map[string]*plannedText{}, tidying: map[string]bool{}, clocks: map[string]*offset{},
 	}, nil
 }
 
@@ -233,7 +233,7 @@ func (s *Store) begin(ctx context.Context) (context.Context, context.CancelFunc,
 
 // kept is how long the history of a budget is kept, µs; 0: there is none.
 func (s *Store) kept(budget string) int64 {
-	return max(0, driver.KeptOf(budget, s.history, s.noHistory))
+	return max(0, driver.KeptOf(budget, s.keepFor, s.keepNone))
 }
 
 // key is one key of a budget.
