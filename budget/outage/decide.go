@@ -27,7 +27,7 @@ func (s *Store) Decide(ctx context.Context, batch driver.Batch) (driver.Decision
 				decided.Items[i] = driver.Decision{Result: driver.OutcomeUnknown, Limit: -1, Err: driver.ErrUnavailable}
 			}
 		}
-		if _, far := s.inner.(distant); far && err == nil {
+		if s.far != nil && err == nil {
 			err = outOfTime(batch.Items, decided, now())
 		}
 		unsure = unsure || err != nil && !errors.Is(err, driver.ErrNotCharged)
@@ -50,7 +50,7 @@ func (s *Store) Decide(ctx context.Context, batch driver.Batch) (driver.Decision
 	batch.Items = slices.Clone(batch.Items)
 	for i := range batch.Items {
 		item := &batch.Items[i]
-		if _, far := s.inner.(distant); far && !item.Deadline.IsZero() && item.Deadline.UnixMicro() <= at {
+		if s.far != nil && !item.Deadline.IsZero() && item.Deadline.UnixMicro() <= at {
 			item.OnStoreError = driver.Closed // its caller has given up, and expects that nothing is charged later
 		}
 		decided.Items[i] = result

@@ -24,8 +24,7 @@ func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, e
 			try := f
 			try.Now = now()
 			done, err = s.inner.Finish(ctx, try)
-			_, far := s.inner.(distant)
-			switch late := err == nil && far && done.Result == driver.FinishLate; {
+			switch late := s.far != nil && err == nil && done.Result == driver.FinishLate; {
 			case late && f.Deadline.UnixMicro() > now():
 				return errLate
 			case late && unsure: // an earlier try may have recorded it

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
-	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/budget/outage"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
@@ -22,6 +23,7 @@ type lateStore struct {
 	tries int
 	first driver.Result // Late, Interrupted or OutcomeUnknown
 	loses bool          // it does what it is asked to end, and does not say so
+	dir   string        // of the host on it
 }
 
 // handles reports whether a call is one of those after the first.
@@ -66,6 +68,37 @@ func (s *lateStore) Finish(ctx context.Context, f driver.Finish) (driver.Finishe
 	return driver.Finished{Result: driver.FinishLate}, nil
 }
 
+// onLate is a budget on a store that is late, and that has waited for nothing but the store.
+func onLate(t *testing.T, inner *lateStore, shards bool) (*world, *outage.Store, *budget.Budget) {
+	t.Helper()
+	w := newWorldInFakeTime(t)
+	inner.Store, inner.dir = w.store, t.TempDir()
+	store := outage.New(inner, outage.Options{Dir: inner.dir, Allowance: 20, Timeout: time.Second, Clocks: w.clocks, PerBudget: shards})
+	outage.SetTimes(store, func() (ran, waited, pressed time.Duration) { return 0, 0, 0 })
+	return w, store, must.Get(budget.New(store, w.spec, budget.WithClosers(store)))(t)
+}
+
+// interrupted is a store of this machine that has no time to decide.
+type interrupted struct{ driver.Store }
+
+func (interrupted) Decide(_ context.Context, batch driver.Batch) (driver.Decisions, error) {
+	return driver.Decisions{Now: batch.Now, Items: []driver.Decision{{Result: driver.Interrupted, Limit: -1}}}, nil
+}
+
+// A store of this machine that was interrupted is asked once, and is not out of reach.
+func TestInterruptedIsNotOutOfReach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorldInFakeTime(t)
+		store := outage.New(interrupted{w.store}, outage.Options{Dir: t.TempDir(), Timeout: time.Second, Clocks: w.clocks})
+		b := must.Get(budget.New(store, w.spec, budget.WithClosers(store)))(t)
+		_, err := b.Would(t.Context(), budget.Call{Operation: "list"}, 0)
+		check.Is(t, err, budget.ErrUnavailable)
+		_, out := store.OutOfReach()
+		check.Equal(t, out, false, "the breaker is open")
+		check.NoError(t, b.Close())
+	})
+}
+
 // A call that the store has handled too late is asked again as long as its caller has time, also of one
 // server of several: it is the one that has answered.
 func TestALateAnswerIsAskedAgain(t *testing.T) {
@@ -94,12 +127,7 @@ func testLateAnswer(t *testing.T, shards bool) {
 	} {
 		t.Run(fmt.Sprint(name, ", shards ", shards), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorldInFakeTime(t)
-				inner := &lateStore{tries: c.late, first: c.first}
-				inner.Store = w.store
-				store := outage.New(inner, outage.Options{Dir: t.TempDir(), Allowance: 20, Timeout: time.Second, Clocks: w.clocks, PerBudget: shards})
-				outage.SetTimes(store, func() (ran, waited, pressed time.Duration) { return 0, 0, 0 })
-				b := must.Get(budget.New(store, w.spec, budget.WithClosers(store)))(t)
+				w, store, b := onLate(t, &lateStore{tries: c.late, first: c.first}, shards)
 				ctx := t.Context()
 				if c.timeout > 0 {
 					var cancel context.CancelFunc
@@ -130,11 +158,7 @@ func testLateAnswer(t *testing.T, shards bool) {
 // is granted by the allowance.
 func TestNoAllowanceForWhoGaveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorldInFakeTime(t)
-		inner := &lateStore{first: driver.Late, tries: 100}
-		inner.Store = w.store
-		store := outage.New(inner, outage.Options{Dir: t.TempDir(), Allowance: 20, Timeout: time.Second, Clocks: w.clocks})
-		outage.SetTimes(store, func() (ran, waited, pressed time.Duration) { return 0, 0, 0 })
+		w, store, b := onLate(t, &lateStore{first: driver.Late, tries: 100}, false)
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, driver.ErrUnavailable)
 		defer cancel()
 		now := time.Now()
@@ -147,25 +171,19 @@ func TestNoAllowanceForWhoGaveUp(t *testing.T) {
 		check.Equal(t, decided.Items[1].Result, driver.Granted, "the one that waits")
 		check.Equal(t, decided.Items[1].Allowance, true, "by the allowance")
 		check.Equal(t, items[0].OnStoreError, driver.Open, "the caller's own item")
-		check.NoError(t, store.Close())
+		check.NoError(t, b.Close())
 	})
 }
 
-// What a try has charged, whose answer was lost, is the host's own charge: after a loss it is recorded.
+// What a try has charged, whose answer was lost, is among the host's own charges.
 func TestALostAnswerIsTheHostsOwnCharge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorldInFakeTime(t)
 		inner := &lateStore{first: driver.OutcomeUnknown, tries: 1}
-		inner.Store = w.store
-		store := outage.New(inner, outage.Options{Dir: t.TempDir(), Timeout: time.Second, Clocks: w.clocks})
-		outage.SetTimes(store, func() (ran, waited, pressed time.Duration) { return 0, 0, 0 })
-		b := must.Get(budget.New(store, w.spec, budget.WithClosers(store)))(t)
-		must.Get(b.Charge(t.Context(), budget.Call{Operation: "search"}))(t)
-		now := func() int64 { return time.Now().UnixMicro() }
-		w.store.Store = memstore.New(now) // all is lost
-		must.Get(b.Charge(t.Context(), budget.Call{Operation: "list"}))(t)
-		check.Equal(t, w.used(), int64(101), "used after the loss")
+		_, _, b := onLate(t, inner, false)
+		receipt := must.Get(b.Charge(t.Context(), budget.Call{Operation: "search"}))(t)
 		check.NoError(t, b.Close())
+		own := must.Get(os.ReadFile(filepath.Join(inner.dir, "own", "up+key1")))(t)
+		check.Contains(t, string(own), receipt.ID)
 	})
 }
 
@@ -173,12 +191,8 @@ func TestALostAnswerIsTheHostsOwnCharge(t *testing.T) {
 // ended in time is ended later.
 func TestALateEndIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorldInFakeTime(t)
 		inner := &lateStore{}
-		inner.Store = w.store
-		store := outage.New(inner, outage.Options{Dir: t.TempDir(), Allowance: 20, Timeout: time.Second, Clocks: w.clocks})
-		outage.SetTimes(store, func() (ran, waited, pressed time.Duration) { return 0, 0, 0 })
-		b := must.Get(budget.New(store, w.spec, budget.WithClosers(store)))(t)
+		w, _, b := onLate(t, inner, false)
 		for _, c := range []struct {
 			late int
 			used int64

@@ -55,6 +55,7 @@ type Store struct {
 	boot    func() (id string, since int64, err error)
 	journal journal
 	memory  memory
+	far     distant // inner, if it is one
 	queued  queueing
 
 	mu        sync.Mutex // guards all below
@@ -78,6 +79,7 @@ func New(inner driver.Store, o Options) *Store {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	s.far, _ = inner.(distant)
 	s.queued.times = timesOnLinux
 	s.breakers = map[string]*breaker{}
 	s.journal = journal{dir: o.Dir}

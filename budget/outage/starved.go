@@ -33,7 +33,7 @@ const (
 // Patience is how long a call may take in all; 0: no longer than its store's timeout, as the store
 // is never asked again. A caller bounds its calls by it, and this package each try by the store's timeout.
 func (s *Store) Patience() time.Duration {
-	if _, ok := s.inner.(distant); ok {
+	if s.far != nil {
 		return (mostTimeouts + mostStarved) * s.o.Timeout
 	}
 	return 0
@@ -56,13 +56,12 @@ const usualTrips = 3
 // takes counts. All tries have the same ids, and each charges within its own time only. They end with
 // the caller's context.
 func (s *Store) insist(ctx context.Context, name string, ask func(context.Context) error) error {
-	far, ok := s.inner.(distant)
-	if _, bounded := ctx.Deadline(); !ok || !bounded {
+	if _, bounded := ctx.Deadline(); s.far == nil || !bounded {
 		return s.once(ctx, name, ask)
 	}
 	timeout, unsure, last := s.o.Timeout, false, time.Now().Add(s.Patience())
 	for end := time.Now().Add(mostTimeouts * timeout); ; timeout *= 2 {
-		near, had := far.Distance()
+		near, had := s.far.Distance()
 		began := time.Now()
 		waited, since := s.queued.before()
 		until := began.Add(timeout + usualTrips*near)
@@ -71,7 +70,7 @@ func (s *Store) insist(ctx context.Context, name string, ask func(context.Contex
 		}
 		one, cancel := context.WithDeadlineCause(ctx, until, driver.ErrUnavailable)
 		if timeout > s.o.Timeout {
-			one = far.WithTimeout(one, timeout)
+			one = s.far.WithTimeout(one, timeout)
 		}
 		err := whenOver(one, ask(one))
 		answered, starved, busy := errors.Is(err, errLate) || errors.Is(err, errUnheard), false, false
@@ -80,7 +79,7 @@ func (s *Store) insist(ctx context.Context, name string, ask func(context.Contex
 			err = fmt.Errorf("%w: %s", driver.ErrUnavailable, err.Error())
 		}
 		if late {
-			_, answers := far.Distance()
+			_, answers := s.far.Distance()
 			answered = answered || answers > had && !s.o.PerBudget // else another server may have answered
 			starved, busy = s.queued.since(waited, since)
 		}
