@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/proc"
@@ -67,6 +68,7 @@ func (r *run) attempt(ctx context.Context, file *keptFile) *ending {
 	}
 	r.held.claim.spends()
 	soFar := *r.record
+	soFar.Unknown = true // the ledger is read once it has ended
 	defer r.onBeat(func(ctx context.Context) {
 		soFar.Log = r.lines.tail.lines()
 		r.publish(soFar)
@@ -158,10 +160,20 @@ func (r *run) spentSince(began time.Time) {
 	const skew = time.Minute
 	span := time.Since(began) + skew
 	found, err := r.budget.RunSpent(ctx, r.label, span)
+	var strays budget.SpentRow
+	if err == nil && found.Total.Calls == 0 {
+		var all budget.Spent
+		all, err = r.budget.Spent(ctx, budget.ByRun, time.Since(began))
+		strays = withoutRun(all)
+	}
 	if err != nil {
 		r.log.Warn("the units that the command spent are not known", "error", err)
 		r.record.Unknown = true
 		r.record.Warning = fmt.Sprintf("the units that it spent are not known, since the ledger could not be read: quotactl ledger %s --by run shows them: %v", r.job.Budget, err)
+		return
+	}
+	if strays.Calls > 0 {
+		r.record.Unknown, r.record.Warning = true, strayText(strays)
 		return
 	}
 	spent := make([]needs.Amount, 0, len(found.Rows))
@@ -173,6 +185,20 @@ func (r *run) spentSince(began time.Time) {
 	if merged || !found.Since.IsZero() {
 		r.record.Spent = nil
 	}
+}
+
+// withoutRun is what was charged without the label of a run.
+func withoutRun(spent budget.Spent) (row budget.SpentRow) {
+	if at := slices.IndexFunc(spent.Rows, func(r budget.SpentRow) bool { return r.Name == "" }); at >= 0 {
+		row = spent.Rows[at]
+	}
+	return row
+}
+
+// strayText is the warning of a command under whose label nothing was charged, while charges
+// without one were made: they may be its own.
+func strayText(strays budget.SpentRow) string {
+	return fmt.Sprintf("the units that it spent are not known: no charge names its run, and charges of %d units that name none were made while it ran; let its program send $QUOTACTL_JOB, $QUOTACTL_REGION and $QUOTACTL_RUN with each", strays.Units)
 }
 
 // exitExhausted is the exit code with which a command says that its budget is exhausted.

@@ -121,7 +121,7 @@ func (r *Runner) fence(ctx context.Context, j *Job, dead []claim) (map[string]re
 		}
 		found := reaped{unfenced: err}
 		if !elsewhere {
-			found.spent = j.spentOf(ctx, spends, c, r.now(), log)
+			found.spent, found.strays = j.spentOf(ctx, spends, c, r.now(), log)
 		}
 		reap[c.Holder] = found
 	}
@@ -135,18 +135,20 @@ type reaped struct {
 	// spent is what its runs spent according to the ledger, by region; nil: the ledger
 	// could not be read.
 	spent map[string]budget.SpentRow
+	// strays was charged meanwhile without the label of a run.
+	strays budget.SpentRow
 }
 
 // spentOf returns what a pass spent according to the ledger; the pass is shut out, so
 // nothing is added.
-func (j *Job) spentOf(ctx context.Context, from *budget.Budget, c claim, now time.Time, log *slog.Logger) map[string]budget.SpentRow {
+func (j *Job) spentOf(ctx context.Context, from *budget.Budget, c claim, now time.Time, log *slog.Logger) (found map[string]budget.SpentRow, strays budget.SpentRow) {
 	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()
 	const skew = time.Minute // the clock of the pass's daemon may have been this far off
 	spent, err := from.Spent(ctx, budget.ByRun, max(0, now.Sub(time.UnixMicro(c.Since)))+skew)
 	if err != nil {
 		log.Warn("the units that a lost pass spent after its last heartbeat are not known", "error", err)
-		return nil
+		return nil, strays
 	}
 	regions, found := j.Regions, map[string]budget.SpentRow{}
 	if asked := c.regions(); asked != nil {
@@ -160,13 +162,14 @@ func (j *Job) spentOf(ctx context.Context, from *budget.Budget, c claim, now tim
 			}
 		}
 	}
-	return found
+	return found, withoutRun(spent)
 }
 
 // addSpent completes the runs of a lost pass, from its last heartbeat and from what the
 // ledger says was charged until the pass was shut out. If the pass died before its first
 // heartbeat, its regions are in the order given.
-func (j *Job) addSpent(record *Record, c *claim, order []string, spent map[string]budget.SpentRow) {
+func (j *Job) addSpent(record *Record, c *claim, order []string, found reaped) {
+	spent := found.spent
 	if len(record.Runs) == 0 && spent != nil {
 		if asked := c.regions(); asked != nil {
 			order = asked
@@ -183,15 +186,18 @@ func (j *Job) addSpent(record *Record, c *claim, order []string, spent map[strin
 			run.Spent = nil // it is older than the ledger's sums
 		}
 		run.Units, run.Calls = max(run.Units, row.Units), max(run.Calls, int(row.Calls))
+		if run.Outcome != "" {
+			continue
+		}
+		run.Unknown = begun && spent == nil
 		switch {
-		case run.Outcome != "":
-		case begun && spent == nil:
-			run.Unknown, run.Warning = true, fmt.Sprintf("the units that it spent after its daemon's last heartbeat are not known: quotactl ledger %s --by run shows them", c.Budget)
-			fallthrough
-		case begun:
-			run.Outcome, run.Reason = Lost, ReasonCrashed
-		default:
-			run.Outcome, run.Reason = Skipped, ReasonCrashed
+		case run.Unknown:
+			run.Warning = fmt.Sprintf("the units that it spent after its daemon's last heartbeat are not known: quotactl ledger %s --by run shows them", c.Budget)
+		case begun && j.Fetch == nil && run.Calls == 0 && found.strays.Calls > 0:
+			run.Unknown, run.Warning = true, strayText(found.strays)
+		}
+		if run.Outcome, run.Reason = Lost, ReasonCrashed; !begun {
+			run.Outcome = Skipped
 		}
 	}
 	record.conclude()

@@ -60,7 +60,9 @@ func (p *pass) runAll(order []string) []Run {
 		if late := time.Since(began) - p.job.Offset(place); p.held.claim.Part > 1 && late > 0 {
 			began = began.Add(late) // others have the slots after a reset: the next region keeps its distance
 		}
-		p.note(place, *record)
+		begun := *record
+		begun.Unknown = p.job.Fetch == nil // until it has ended
+		p.note(place, begun)
 		started.Go(func() {
 			defer func() { <-running }()
 			defer free()

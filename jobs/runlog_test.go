@@ -142,6 +142,9 @@ func TestAHeartbeatTellsWhatACommandPrints(t *testing.T) {
 	deadline := time.Now().Add(patience)
 	for {
 		if s := w.state(); len(s.Active) == 1 && strings.Contains(string(s.Active[0].Progress), "stdout: begun") {
+			if !must.Get(readRecord(s.Active[0].Progress))(t).Runs[0].Unknown {
+				t.Error("what it has spent is shown as known, while it runs")
+			}
 			break
 		}
 		if time.Now().After(deadline) {

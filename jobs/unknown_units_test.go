@@ -2,8 +2,10 @@ package jobs
 
 import (
 	"context"
+	"strings"
 	"testing"
 
+	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
@@ -39,4 +41,52 @@ func TestUnitsThatAreNotKnown(t *testing.T) {
 	check.Equal(t, skipped.of(exhausted).outcome, Drained)
 	check.Equal(t, Run{Unknown: true}.then(Run{Units: 3}).Unknown, true, "of two parts")
 	check.Equal(t, Run{Units: 3, Spent: []needs.Amount{}}.then(Run{Unknown: true}).Unknown, true, "of two parts")
+}
+
+// strayed is a store whose ledger has charges of the run that is asked for, and of others.
+type strayed struct {
+	driver.Store
+	own    int64
+	others []driver.SpentRow
+}
+
+func (s strayed) Spent(_ context.Context, q driver.SpentQuery) (driver.Spent, error) {
+	switch {
+	case q.Run == "":
+		return driver.Spent{Now: q.Now, Rows: s.others}, nil
+	case s.own > 0:
+		return driver.Spent{Now: q.Now, Rows: []driver.SpentRow{{Name: "videos.list", Units: s.own, Calls: 1}}}, nil
+	}
+	return driver.Spent{Now: q.Now}, nil
+}
+
+// A command may have made the charges that name no run, unless some name its own.
+func TestChargesThatNameNoRun(t *testing.T) {
+	other, none := driver.SpentRow{Name: "other", Units: 5, Calls: 1}, driver.SpentRow{Units: 3, Calls: 1}
+	for name, c := range map[string]struct {
+		ledger  strayed
+		unknown bool
+	}{
+		"no charge":      {},
+		"another run's":  {ledger: strayed{others: []driver.SpentRow{other}}},
+		"one without":    {ledger: strayed{others: []driver.SpentRow{other, none}}, unknown: true},
+		"one of its own": {ledger: strayed{own: 2, others: []driver.SpentRow{none}}},
+	} {
+		w := checkpointed(t, `exit 75`)
+		c.ledger.Store = w.store
+		w.spendOn(c.ledger)
+		run := w.onlyRun()
+		check.Equal(t, run.Unknown, c.unknown, name, "unknown")
+		check.Equal(t, run.Units, c.ledger.own, name, "units")
+		check.Equal(t, strings.Contains(run.Warning, "charges of 3 units that name none"), c.unknown, name, run.Warning)
+		lost := Record{Runs: []Run{{Region: "US", Started: Instant{noon}, Unknown: true}}} // as it was while it ran
+		found := reaped{spent: map[string]budget.SpentRow{}, strays: withoutRun(budget.Spent{Rows: c.ledger.others})}
+		if c.ledger.own > 0 {
+			found.spent["US"] = budget.SpentRow{Units: 2, Calls: 1}
+		}
+		w.list[0].addSpent(&lost, &claim{}, nil, found)
+		check.Equal(t, lost.Unknown, c.unknown, name, "lost: unknown")
+		check.Equal(t, lost.Units, c.ledger.own, name, "lost: units")
+		check.Equal(t, lost.Outcome, Lost, name)
+	}
 }

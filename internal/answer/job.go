@@ -113,6 +113,7 @@ func UnderWay(views []Job) []jobs.Pass {
 	for _, v := range views {
 		for i, active := range v.Active {
 			pass := jobs.Pass{Job: v.Name}
+			pass.Unknown = v.Progress[i] == nil
 			if v.Progress[i] != nil {
 				pass.Record = *v.Progress[i]
 			}

@@ -15,6 +15,9 @@ import (
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
+	"github.com/quotactl/quotactl/internal/redistest"
+	"github.com/quotactl/quotactl/jobs"
 )
 
 // awaiting is a store that fails some tries before it answers.
@@ -86,4 +89,27 @@ func (w *awaiting) await(ctx context.Context, drain <-chan struct{}) (open.Backe
 		}
 		return memstore.New(func() int64 { return time.Now().UnixMicro() }), nil
 	})
+}
+
+// Once a daemon has its store, it has a connection to it: the first charge makes none.
+func TestTheStoreIsConnectedBeforeTheDaemonListens(t *testing.T) {
+	server := redistest.Start(t)
+	inspect := server.Client()
+	accepted := func() string {
+		return must.Get(inspect.InfoMap(t.Context(), "stats").Result())(t)["Stats"]["total_connections_received"]
+	}
+	d := living(t, nil)
+	cfg, list, err := d.Read()
+	must.Do(t, err)
+	for name, list := range map[string][]*jobs.Job{"charges alone": nil, "jobs": list} {
+		store, err := d.OpenStore(t.Context(), nil, cfg, list, func(ctx context.Context) (open.Backend, error) {
+			return open.Store(ctx, server.URL(0), cfg.Store)
+		})
+		must.Do(t, err)
+		before := accepted()
+		b := must.Get(open.BudgetOn(store, cfg, server.URL(0), "shop/main"))(t)
+		must.Get(b.Charge(t.Context(), budget.Call{Operation: "get"}))(t)
+		check.Equal(t, accepted(), before, name, "connections that the server has accepted")
+		must.Do(t, store.Close())
+	}
 }
