@@ -76,6 +76,9 @@ func addJob(on screen.Screen, v answer.Job, t *table.Table, at time.Time, ahead 
 			t.Below("", note)
 		}
 	}
+	if v.LastPass != nil && v.LastPass.Unknown {
+		t.Below("", "what its last pass spent is not known: quotactl runs "+v.Name+" says why")
+	}
 	if plan := ahead.Job(v.Name); plan != nil && plan.FirstCut != nil {
 		t.Below("", view.JobByPlan(on, plan))
 	}
