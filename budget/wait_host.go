@@ -192,7 +192,7 @@ func (n *note) sleep() *sleep {
 
 // readTicket reads a waiter's file; nil if the waiter is gone.
 func readTicket(path string) *note {
-	file, err := os.Open(path)
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil
 	}

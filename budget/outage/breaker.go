@@ -70,7 +70,7 @@ func (b *breaker) state() (outageState, bool) {
 		return outageState{}, false
 	}
 	var state outageState
-	data, err := os.ReadFile(b.file())
+	data, err := readFile(b.file())
 	if err != nil {
 		return outageState{}, false
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/quotactl/quotactl/budget/driver"
@@ -58,6 +59,19 @@ func TestDamagedFileIsSetAside(t *testing.T) {
 				check.Equal(t, strings.Count(log.String(), "damaged"), 1, "the file is whole again")
 			})
 		}
+	}
+}
+
+// A named pipe in the place of a file is as an empty one: nobody waits for its writer.
+func TestANamedPipeIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	for _, file := range []string{"memory/up+key1", "own/up+key1", hostFile} {
+		h := newHost(t, Options{})
+		h.result(driver.Granted, dayOf("day"), "list", "before", 2)
+		path := filepath.Join(h.options.Dir, file)
+		must.Do(t, errors.Join(os.Remove(path), syscall.Mkfifo(path, 0o600)))
+		h.result(driver.Granted, dayOf("day"), "list", "after", 2)
+		check.Equal(t, len(must.Get(filepath.Glob(filepath.Join(h.options.Dir, asideFolder, "*", "*.????????")))(t)), 1, file, "files are set aside")
 	}
 }
 

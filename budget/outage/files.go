@@ -6,10 +6,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/quotactl/quotactl/budget/driver"
 )
@@ -19,6 +21,16 @@ func fileName(budget string) string { return strings.ReplaceAll(budget, "/", "+"
 
 // budgetName undoes fileName.
 func budgetName(file string) string { return strings.ReplaceAll(file, "+", "/") }
+
+// readFile reads a file. A named pipe is not waited for: without a writer it is empty.
+func readFile(path string) ([]byte, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() //nolint:errcheck // it was only read
+	return io.ReadAll(file)
+}
 
 // writeFile writes a file as a whole or not at all, readable by this user alone. A power
 // failure leaves the old file or the new one; the new one for sure once syncDir has returned.
@@ -75,7 +87,7 @@ func (s *Store) damaged(budget, kind, path string, data []byte, why error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return // another process has set it aside
 	}
-	if moved, _ := os.ReadFile(to); err == nil && !bytes.Equal(moved, data) {
+	if moved, _ := readFile(to); err == nil && !bytes.Equal(moved, data) {
 		err = errors.Join(os.Link(to, path), os.Remove(to), os.Remove(to+".why"))
 		if err == nil || errors.Is(err, fs.ErrExist) {
 			return

@@ -75,7 +75,7 @@ func (s *Store) hostOf() (string, error) {
 
 // readHost reads the id. A damaged file is set aside, and does not exist.
 func (s *Store) readHost(path string) (string, error) {
-	data, err := os.ReadFile(path)
+	data, err := readFile(path)
 	if err != nil {
 		return "", err
 	}

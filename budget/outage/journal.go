@@ -45,7 +45,7 @@ func (j *journal) write(r *record) error {
 
 // find reads the record with the same name as r; nil if there is none.
 func (j *journal) find(r *record) (*record, error) {
-	data, err := os.ReadFile(filepath.Join(j.folder(r.Budget), r.name()))
+	data, err := readFile(filepath.Join(j.folder(r.Budget), r.name()))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -96,7 +96,7 @@ func (j *journal) list(budget string, told func(path string, why error)) (list [
 			}
 			continue
 		}
-		data, err := os.ReadFile(path)
+		data, err := readFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // recorded by another process
 		}

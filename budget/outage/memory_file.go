@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"sync"
 	"syscall"
@@ -45,7 +44,7 @@ func (m *memory) load(name string) (r *remembered, err error) {
 }
 
 func (m *memory) read(name string) (r *remembered, err error) {
-	data, err := os.ReadFile(m.file(name))
+	data, err := readFile(m.file(name))
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return nil, nil

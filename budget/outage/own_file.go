@@ -29,7 +29,7 @@ type ownHead struct {
 // loadOwn reads the file. If it is damaged, loadOwn returns why, and the lines that it can
 // read.
 func (m *memory) loadOwn(name string) (list []stretch, data []byte, why error) {
-	data, err := os.ReadFile(m.ownFile(name))
+	data, err := readFile(m.ownFile(name))
 	if err != nil {
 		return nil, nil, nil // mostly there is none yet
 	}

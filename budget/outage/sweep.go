@@ -53,7 +53,7 @@ func (m *memory) sweep() {
 
 // isLocked reports whether a process has a file locked, or whether that is unknown.
 func isLocked(path string) bool {
-	file, err := os.Open(path)
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return true
 	}
