@@ -160,11 +160,11 @@ func (r *run) spentSince(began time.Time) {
 	const skew = time.Minute
 	span := time.Since(began) + skew
 	found, err := r.budget.RunSpent(ctx, r.label, span)
-	var strays budget.SpentRow
+	strays := false // charges without a run, which may be its own
 	if err == nil && found.Total.Calls == 0 {
 		var all budget.Spent
 		all, err = r.budget.Spent(ctx, budget.ByRun, time.Since(began))
-		strays = withoutRun(all)
+		strays = slices.ContainsFunc(all.Rows, func(row budget.SpentRow) bool { return row.Name == "" && row.Calls > 0 })
 	}
 	if err != nil {
 		r.log.Warn("the units that the command spent are not known", "error", err)
@@ -172,8 +172,8 @@ func (r *run) spentSince(began time.Time) {
 		r.record.Warning = fmt.Sprintf("the units that it spent are not known, since the ledger could not be read: quotactl ledger %s --by run shows them: %v", r.job.Budget, err)
 		return
 	}
-	if strays.Calls > 0 {
-		r.record.Unknown, r.record.Warning = true, strayText(strays)
+	if strays {
+		r.record.Unknown, r.record.Warning = true, namesNoRun
 		return
 	}
 	spent := make([]needs.Amount, 0, len(found.Rows))
@@ -187,19 +187,8 @@ func (r *run) spentSince(began time.Time) {
 	}
 }
 
-// withoutRun is what was charged without the label of a run.
-func withoutRun(spent budget.Spent) (row budget.SpentRow) {
-	if at := slices.IndexFunc(spent.Rows, func(r budget.SpentRow) bool { return r.Name == "" }); at >= 0 {
-		row = spent.Rows[at]
-	}
-	return row
-}
-
-// strayText is the warning of a command under whose label nothing was charged, while charges
-// without one were made: they may be its own.
-func strayText(strays budget.SpentRow) string {
-	return fmt.Sprintf("the units that it spent are not known: no charge names its run, and charges of %d units that name none were made while it ran; let its program send $QUOTACTL_JOB, $QUOTACTL_REGION and $QUOTACTL_RUN with each", strays.Units)
-}
+// namesNoRun is the warning of a command that no charge names.
+const namesNoRun = "the units that it spent are not known: no charge names its run; a program that charges by itself must send $QUOTACTL_JOB, $QUOTACTL_REGION and $QUOTACTL_RUN"
 
 // exitExhausted is the exit code with which a command says that its budget is exhausted.
 const exitExhausted = 75

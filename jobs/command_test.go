@@ -134,7 +134,7 @@ func TestCommandExhausted(t *testing.T) {
 func TestCommandUnits(t *testing.T) {
 	w := commandWorld(t, `regions = ["US"]`, "true")
 	tick := w.once().Tick.UTC()
-	label := w.list[0].runLabel(tick, "US")
+	label := w.list[0].partLabel(tick, 1, "US")
 	b := w.options.Budgets["youtube/key1"]
 	units := int64(7)
 	for _, run := range []string{label, label, label + "x"} {

@@ -181,12 +181,8 @@ const TickFormat = "20060102T150405Z"
 // maxRunLabel is the longest label a charge takes.
 const maxRunLabel = 128
 
-// runLabel names a run in the ledger: job/tick/region. It shortens the job's name if the
-// label would be too long.
-func (j *Job) runLabel(tick time.Time, region string) string { return j.partLabel(tick, 1, region) }
-
-// partLabel is the runLabel of a part of a pass; from the second part on, the tick carries
-// its number, so that each part's charges can be told apart.
+// partLabel names a run in the ledger: job/tick/region; from the second part of its pass on,
+// the tick carries the part's number. It shortens the job's name if the label would be too long.
 func (j *Job) partLabel(tick time.Time, part int, region string) string {
 	rest := "/" + tick.UTC().Format(TickFormat)
 	if part > 1 {

@@ -340,7 +340,7 @@ func TestLoadWarns(t *testing.T) {
 func TestRunLabelsFit(t *testing.T) {
 	long := strings.Repeat("x", 63)
 	for job, region := range map[string]string{"trending": "US", long: long, "j": ""} {
-		label := (&Job{Name: job}).runLabel(midnight, region)
+		label := (&Job{Name: job}).partLabel(midnight, 1, region)
 		if len(label) > maxRunLabel || !strings.HasPrefix(label, job[:1]) || !strings.HasSuffix(label, region) || !strings.Contains(label, "/20000101T000000Z") {
 			t.Errorf("label %q", label)
 		}

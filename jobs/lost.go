@@ -121,7 +121,7 @@ func (r *Runner) fence(ctx context.Context, j *Job, dead []claim) (map[string]re
 		}
 		found := reaped{unfenced: err}
 		if !elsewhere {
-			found.spent, found.strays = j.spentOf(ctx, spends, c, r.now(), log)
+			found.spent = j.spentOf(ctx, spends, c, r.now(), log)
 		}
 		reap[c.Holder] = found
 	}
@@ -135,20 +135,18 @@ type reaped struct {
 	// spent is what its runs spent according to the ledger, by region; nil: the ledger
 	// could not be read.
 	spent map[string]budget.SpentRow
-	// strays was charged meanwhile without the label of a run.
-	strays budget.SpentRow
 }
 
 // spentOf returns what a pass spent according to the ledger; the pass is shut out, so
 // nothing is added.
-func (j *Job) spentOf(ctx context.Context, from *budget.Budget, c claim, now time.Time, log *slog.Logger) (found map[string]budget.SpentRow, strays budget.SpentRow) {
+func (j *Job) spentOf(ctx context.Context, from *budget.Budget, c claim, now time.Time, log *slog.Logger) map[string]budget.SpentRow {
 	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()
 	const skew = time.Minute // the clock of the pass's daemon may have been this far off
 	spent, err := from.Spent(ctx, budget.ByRun, max(0, now.Sub(time.UnixMicro(c.Since)))+skew)
 	if err != nil {
 		log.Warn("the units that a lost pass spent after its last heartbeat are not known", "error", err)
-		return nil, strays
+		return nil
 	}
 	regions, found := j.Regions, map[string]budget.SpentRow{}
 	if asked := c.regions(); asked != nil {
@@ -162,14 +160,13 @@ func (j *Job) spentOf(ctx context.Context, from *budget.Budget, c claim, now tim
 			}
 		}
 	}
-	return found, withoutRun(spent)
+	return found
 }
 
 // addSpent completes the runs of a lost pass, from its last heartbeat and from what the
 // ledger says was charged until the pass was shut out. If the pass died before its first
 // heartbeat, its regions are in the order given.
-func (j *Job) addSpent(record *Record, c *claim, order []string, found reaped) {
-	spent := found.spent
+func (j *Job) addSpent(record *Record, c *claim, order []string, spent map[string]budget.SpentRow) {
 	if len(record.Runs) == 0 && spent != nil {
 		if asked := c.regions(); asked != nil {
 			order = asked
@@ -189,12 +186,11 @@ func (j *Job) addSpent(record *Record, c *claim, order []string, found reaped) {
 		if run.Outcome != "" {
 			continue
 		}
-		run.Unknown = begun && spent == nil
-		switch {
+		switch run.Unknown = begun && spent == nil; {
 		case run.Unknown:
 			run.Warning = fmt.Sprintf("the units that it spent after its daemon's last heartbeat are not known: quotactl ledger %s --by run shows them", c.Budget)
-		case begun && j.Fetch == nil && run.Calls == 0 && found.strays.Calls > 0:
-			run.Unknown, run.Warning = true, strayText(found.strays)
+		case begun && j.Fetch == nil && run.Calls == 0:
+			run.Unknown, run.Warning = true, namesNoRun
 		}
 		if run.Outcome, run.Reason = Lost, ReasonCrashed; !begun {
 			run.Outcome = Skipped

@@ -212,7 +212,7 @@ func TestNeedsOfLostRuns(t *testing.T) {
 	for i := range record.Runs {
 		record.Runs[i].Started, record.Runs[i].Units, record.Runs[i].Calls = began, 4, 4
 	}
-	j.addSpent(&record, &claim{}, j.Regions, reaped{spent: map[string]budget.SpentRow{"US": {Units: 4, Calls: 4}, "GB": {Units: 9, Calls: 5}}})
+	j.addSpent(&record, &claim{}, j.Regions, map[string]budget.SpentRow{"US": {Units: 4, Calls: 4}, "GB": {Units: 9, Calls: 5}})
 	check.Equal(t, fmt.Sprint(record.Runs[0].Units, record.Runs[0].Spent), "4 [{videos.list 4 4}]", "all was known")
 	check.Equal(t, fmt.Sprint(record.Runs[1].Units, record.Runs[1].Spent == nil), "9 true", "the ledger has more")
 }

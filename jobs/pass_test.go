@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -24,15 +25,19 @@ import (
 // served is what the sandbox answers for a region, a compact line a page.
 func served(t *testing.T, region string) string {
 	t.Helper()
-	query := url.Values{"part": {"snippet,statistics"}, "chart": {"mostPopular"}, "maxResults": {"50"}, "regionCode": {region}}
+	upstream := must.Get(sandbox.New(sandbox.Config{}))(t)
+	query := url.Values{"key": {"k"}, "part": {"snippet,statistics"}, "chart": {"mostPopular"}, "maxResults": {"50"}, "regionCode": {region}}
 	var lines bytes.Buffer
 	for {
-		body := sandbox.Body("/youtube/v3/videos", query, 0)
+		answer := httptest.NewRecorder()
+		upstream.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/youtube/v3/videos?"+query.Encode(), nil))
+		body := answer.Body.Bytes()
 		must.Do(t, json.Compact(&lines, body))
 		lines.WriteByte('\n')
 		var page struct{ NextPageToken string }
 		must.Do(t, json.Unmarshal(body, &page))
 		if page.NextPageToken == "" {
+			must.Do(t, upstream.Close())
 			return lines.String()
 		}
 		query.Set("pageToken", page.NextPageToken)

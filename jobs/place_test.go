@@ -127,7 +127,7 @@ func TestNamesAddNothingToACommand(t *testing.T) {
 		j := &Job{Name: anyName.Draw(t, "job"), Command: words}
 		region := anyName.Draw(t, "region")
 		tick := anyTick.Draw(t, "tick")
-		label := j.runLabel(tick, region)
+		label := j.partLabel(tick, 1, region)
 		got := (&run{job: j, tick: tick, label: label, record: &Run{Region: region}}).words()
 		must.Equal(t, len(got), len(words), words, "became", got)
 		for i, word := range words {

@@ -181,7 +181,7 @@ func (j *Job) reap(s *state, at clocks, me claimant, done *stepped) {
 		s.drop(c.Holder)
 		s.Dead = remember(s.Dead, c.Fence, budget.KeptDead)
 		record := c.lost(at)
-		j.addSpent(&record, &c, j.OrderFrom(c.First, s.NextRegion), found)
+		j.addSpent(&record, &c, j.OrderFrom(c.First, s.NextRegion), found.spent)
 		if found.unfenced != nil {
 			record.Error += fmt.Sprintf("; it was not fenced off from %s, where it may still charge: %v", c.Budget, found.unfenced)
 		}

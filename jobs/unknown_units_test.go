@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"context"
-	"strings"
 	"testing"
 
 	"github.com/quotactl/quotactl/budget"
@@ -78,15 +77,22 @@ func TestChargesThatNameNoRun(t *testing.T) {
 		run := w.onlyRun()
 		check.Equal(t, run.Unknown, c.unknown, name, "unknown")
 		check.Equal(t, run.Units, c.ledger.own, name, "units")
-		check.Equal(t, strings.Contains(run.Warning, "charges of 3 units that name none"), c.unknown, name, run.Warning)
-		lost := Record{Runs: []Run{{Region: "US", Started: Instant{noon}, Unknown: true}}} // as it was while it ran
-		found := reaped{spent: map[string]budget.SpentRow{}, strays: withoutRun(budget.Spent{Rows: c.ledger.others})}
-		if c.ledger.own > 0 {
-			found.spent["US"] = budget.SpentRow{Units: 2, Calls: 1}
+		check.Equal(t, run.Warning == namesNoRun, c.unknown, name, run.Warning)
+	}
+}
+
+// So may one that was lost.
+func TestALostCommandThatNoChargeNames(t *testing.T) {
+	w := checkpointed(t, "")
+	for units, unknown := range map[int64]bool{0: true, 2: false} {
+		record := Record{Runs: []Run{{Region: "US", Started: Instant{noon}, Unknown: true}}} // as it was while it ran
+		spent := map[string]budget.SpentRow{}
+		if units > 0 {
+			spent["US"] = budget.SpentRow{Units: units, Calls: 1}
 		}
-		w.list[0].addSpent(&lost, &claim{}, nil, found)
-		check.Equal(t, lost.Unknown, c.unknown, name, "lost: unknown")
-		check.Equal(t, lost.Units, c.ledger.own, name, "lost: units")
-		check.Equal(t, lost.Outcome, Lost, name)
+		w.list[0].addSpent(&record, &claim{}, nil, spent)
+		check.Equal(t, record.Unknown, unknown, units, "units: unknown")
+		check.Equal(t, record.Units, units)
+		check.Equal(t, record.Outcome, Lost)
 	}
 }

@@ -89,9 +89,6 @@ func (g *Group) await() {
 // Exited is closed when the command itself has ended.
 func (g *Group) Exited() <-chan struct{} { return g.exited }
 
-// Gone is closed when the command's output has ended, too.
-func (g *Group) Gone() <-chan struct{} { return g.gone }
-
 // Wait frees the group's number once the command has ended, and returns how it ended, as
 // in [exec.Cmd.Wait].
 func (g *Group) Wait() error { return g.reap() }

@@ -44,7 +44,7 @@ func TestAGroupEnds(t *testing.T) {
 			case <-stopped:
 				g.Stop(100*time.Millisecond, nil)
 			}
-			<-g.Gone()
+			<-g.gone
 			end := ""
 			if err := g.Wait(); err != nil {
 				end = err.Error()

@@ -59,13 +59,3 @@ func resolve(method, path string, query url.Values, results int) priced {
 	}
 	return priced{res.units, answer{status: http.StatusOK, value: page.response(res)}}
 }
-
-// Body returns the answer to an accepted GET of path with query, from a server with that many results per listing (0 means
-// [DefaultResults]): a page of the listing, or the error of an invalid request. Leaving out the key, or anything else
-// that is not one of YouTube's filters, changes nothing. The bytes are as sent: indented JSON with a line end.
-func Body(path string, query url.Values, results int) []byte {
-	if results == 0 {
-		results = DefaultResults
-	}
-	return resolve(http.MethodGet, path, query, results).answer.body()
-}
