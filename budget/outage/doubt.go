@@ -21,13 +21,18 @@ type doubt struct {
 	asked bool             // a call under way carries it
 }
 
-// maxDoubts bounds a budget's doubts; further ones are dropped.
-const maxDoubts = 64
+// maxDoubts bounds a budget's doubts; further ones are dropped. A process knows maxPast marks
+// to be held, and tells the others of pastTold.
+const (
+	maxDoubts = 64
+	maxPast   = 2 * maxDoubts
+	pastTold  = 16
+)
 
 // doubt notes a mark that a newer one replaced.
 func (r *remembered) doubt(mark driver.Mark, used map[string]int64) {
 	same := func(d doubt) bool { return d.Mark.ID == mark.ID }
-	if mark.ID == "" || mark.ID == r.Mark.ID || mark.Ledger != r.Mark.Ledger || slices.ContainsFunc(r.Doubts, same) {
+	if mark.ID == "" || mark.ID == r.Mark.ID || mark.Ledger != r.Mark.Ledger || slices.Contains(r.Past, mark.ID) || slices.ContainsFunc(r.Doubts, same) {
 		return
 	}
 	r.Doubts = slices.DeleteFunc(r.Doubts, func(d doubt) bool { return d.Mark.Ledger != r.Mark.Ledger })
@@ -39,6 +44,7 @@ func (r *remembered) doubt(mark driver.Mark, used map[string]int64) {
 // ask returns the doubts on the current mark's ledger that no call under way carries, and
 // marks them as carried.
 func (r *remembered) ask() (marks []driver.Mark) {
+	r.forget()
 	for i, d := range r.Doubts {
 		if d.Mark.Ledger == r.Mark.Ledger && !d.asked {
 			r.Doubts[i].asked = true
@@ -54,10 +60,28 @@ func (r *remembered) answered(marks []driver.Mark, held bool) {
 	if len(marks) == 0 {
 		return
 	}
+	was := len(r.Doubts)
 	r.Doubts = slices.DeleteFunc(r.Doubts, func(d doubt) bool { return held && slices.Contains(marks, d.Mark) })
+	r.dirty = r.dirty || len(r.Doubts) < was // the directory may have them
 	for i, d := range r.Doubts {
 		r.Doubts[i].asked = d.asked && !slices.Contains(marks, d.Mark)
 	}
+}
+
+// pass notes marks that the history of the newest one has: they are not in doubt.
+func (r *remembered) pass(ids []string) {
+	for _, id := range ids {
+		if id != "" && id != r.Mark.ID {
+			r.Past = append(slices.DeleteFunc(r.Past, func(one string) bool { return one == id }), id)
+		}
+	}
+	r.Past = r.Past[max(0, len(r.Past)-maxPast):]
+	r.Doubts = slices.DeleteFunc(r.Doubts, func(d doubt) bool { return slices.Contains(r.Past, d.Mark.ID) })
+}
+
+// forget drops doubts of which no window counts anything any more.
+func (r *remembered) forget() {
+	r.Doubts = slices.DeleteFunc(r.Doubts, func(d doubt) bool { return r.Held > 0 && d.Mark.Seen <= r.Mark.Seen-r.Held })
 }
 
 // unanswered notes that a call which carried marks did not learn whether the ledger holds
@@ -66,6 +90,25 @@ func (m *memory) unanswered(name string, marks []driver.Mark) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.of(name).answered(marks, false)
+}
+
+// busy lists the budgets on which the process had more than the one answer of most commands.
+func (m *memory) busy() (list []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, r := range m.budgets {
+		if r.answers > 1 {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// confirmed takes in that the ledger holds the marks which a look carried.
+func (m *memory) confirmed(look driver.Look, mark driver.Mark) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.of(look.Budget).learn(mark, append(look.Others, look.Mark), nil, nil)
 }
 
 // used is what each limit has used on the mark's ledger.
@@ -94,6 +137,7 @@ func (r *remembered) inDoubt(ledger, limit string) (used int64) {
 // it checks them itself.
 func (r *remembered) leave(ends bool) remembered {
 	written := *r
+	written.Past = r.Past[max(0, len(r.Past)-pastTold):]
 	if !ends {
 		written.Doubts, written.Untold = nil, nil
 	}

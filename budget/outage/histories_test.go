@@ -281,3 +281,28 @@ func TestPutBackWhileALimitIsOwed(t *testing.T) {
 	s.charge(host, "d", 2)
 	s.settles(8+1+9+2, host)
 }
+
+// After a loss no more counts than was used, though units had come back and the processes of a
+// host, some of which ended, had not heard of each other.
+func TestALossBringsNothingBack(t *testing.T) {
+	s := newSides(t)
+	dir := t.TempDir()
+	one, two, other := s.process(dir), s.process(dir), s.host()
+	s.charge(other, "a0", 100)
+	s.used(two)
+	s.item(one, driver.Item{ID: "r0", Operation: "list", Units: 50, Lease: time.Minute.Microseconds()})
+	s.item(one, driver.Item{ID: "r1", Operation: "list", Units: 19, Lease: time.Minute.Microseconds()})
+	for _, id := range []string{"r0", "r1"} {
+		done, err := one.Finish(context.Background(), driver.Finish{Budget: "up/key1", ID: id, Release: true, Now: s.clock.Load()})
+		if must.Do(t, err); done.Result != driver.Released {
+			t.Fatalf("%+v", done)
+		}
+	}
+	s.charge(other, "a1", 12)
+	s.charge(two, "b1", 3) // it has read of neither
+	must.Do(t, one.Close())
+	must.Do(t, two.Close())
+	must.Do(t, other.Close())
+	s.flush()
+	s.settles(115, s.process(dir))
+}

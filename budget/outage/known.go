@@ -77,6 +77,7 @@ func (r *remembered) named(ledger string) string {
 // sort moves to Owed what each limit had used on a ledger that is not the mark's or has
 // lost something.
 func (r *remembered) sort() {
+	r.forget()
 	for name, u := range r.Limits {
 		u.Ledger = r.named(u.Ledger)
 		if u.Ledger != r.Mark.Ledger || !r.live(u.Ledger) {
@@ -100,16 +101,26 @@ func (r *remembered) sort() {
 // had used as of it. Answers may arrive in another order than the store gave them: the
 // latest one of each limit counts, and the usage of a lost ledger goes to Owed.
 func (r *remembered) learn(mark driver.Mark, carried []driver.Mark, limits []limit.Limit, used func(i int) (amount int64, told bool)) {
-	before := r.Mark
+	r.answers++
+	before, past := r.Mark, slices.Clone(r.Past)
 	r.answered(carried, mark.Ledger != "") // without a ledger the store did not check the marks
 	r.tell(mark)
 	if mark.Ledger == "" {
 		return
 	}
-	if !slices.ContainsFunc(carried, func(one driver.Mark) bool { return one.ID == before.ID }) {
+	follows := slices.ContainsFunc(carried, func(one driver.Mark) bool { return one.ID == before.ID })
+	if !follows {
 		r.doubt(before, r.used())
 	}
-	if r.Mark.ID != mark.ID {
+	if r.Mark.ID == mark.ID {
+		if !follows || before.Ledger != mark.Ledger {
+			past = nil
+		}
+		for _, one := range carried {
+			past = append(past, one.ID)
+		}
+		r.pass(past)
+	} else {
 		told := map[string]int64{}
 		for i, l := range limits {
 			if amount, ok := used(i); ok {
@@ -157,9 +168,18 @@ func (r *remembered) tell(mark driver.Mark) {
 		next = mark // a restored ledger, lost so long ago that the store did not notice: to be recovered
 	}
 	if next != r.Mark {
-		r.Mark, r.dirty = next, true
-		r.sort()
+		r.follow(next)
+		r.dirty = true
 	}
+}
+
+// follow makes a mark the newest. What its history has is not known.
+func (r *remembered) follow(next driver.Mark) {
+	if next.Ledger != r.Mark.Ledger || next.ID != r.Mark.ID {
+		r.Past = nil
+	}
+	r.Mark = next
+	r.sort()
 }
 
 // newer returns the one of two marks that the next call carries.
@@ -192,9 +212,19 @@ func (r *remembered) merge(other *remembered) {
 	for _, id := range other.Gone {
 		r.lose(id)
 	}
-	before, used := r.Mark, r.used()
-	r.Mark = r.newer(other.Mark, r.Mark)
-	r.sort()
+	before, used, past := r.Mark, r.used(), r.Past
+	switch r.follow(r.newer(other.Mark, r.Mark)); {
+	case r.Mark.Ledger != other.Mark.Ledger || r.Mark.Ledger != before.Ledger:
+	case r.Mark.ID != other.Mark.ID: // ours
+		if slices.Contains(r.Past, other.Mark.ID) {
+			r.pass(other.Past)
+		}
+	default:
+		if before.ID != other.Mark.ID && !slices.Contains(other.Past, before.ID) {
+			past = nil
+		}
+		r.pass(slices.Concat(other.Past, past))
+	}
 	r.takeOver(other)
 	r.doubt(before, used)
 	if other.Mark != r.file { // else this process has seen it already

@@ -63,11 +63,14 @@ type remembered struct {
 	// Doubts are the marks in doubt. Untold are the lost ledgers that this process charged
 	// to and has not reported on: if another process of the host recovered one, it did not
 	// know these charges. Only a process that ends writes these two, for the next one.
-	Doubts []doubt         `json:"doubts,omitempty"`
+	Doubts []doubt `json:"doubts,omitempty"`
+	// Past are the ids of marks that Mark's ledger was found to hold, the newest last.
+	Past   []string        `json:"past,omitempty"`
 	Untold map[string]bool `json:"untold,omitempty"`
 	file   driver.Mark     // the mark in the directory when it was last read or written
 	by     string          // names this process in its stretches
 
+	answers int         // of the store, to this process
 	disk    *sync.Mutex // held while the budget's files are written; locked before memory.mu
 	fresh   []stretch   // this process's charges that are not in the file of the host's own charges yet
 	writing []stretch   // those that are being written there

@@ -103,12 +103,34 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.probes.Wait()
+	s.confirm()
 	s.memory.close()
 	var errs []error
 	if local != nil {
 		errs = append(errs, local.Close())
 	}
 	return errors.Join(append(errs, s.inner.Close())...)
+}
+
+// confirm asks the store, within its timeout, for the marks that are in doubt as a process
+// ends. One that asked little is spared that: the next one asks.
+func (s *Store) confirm() {
+	if _, out := s.OutOfReach(); out {
+		return
+	}
+	ctx, cancel := context.WithTimeoutCause(context.Background(), cmp.Or(s.o.Timeout, time.Second), driver.ErrUnavailable)
+	defer cancel()
+	for _, name := range s.memory.busy() {
+		s.memory.refresh(name)
+		mark, others := s.memory.mark(name)
+		if len(others) == 0 {
+			continue
+		}
+		look := driver.Look{Budget: name, Now: s.wall(), Mark: mark, Others: others}
+		if view, err := s.lookWith(ctx, look); err == nil {
+			s.memory.confirmed(look, view.Mark)
+		}
+	}
 }
 
 // OutOfReach reports whether the host considers the store out of reach, and since when
