@@ -17,6 +17,10 @@ const sweepEvery = time.Hour
 // week, and a day for the longest lease.
 const forgottenAfter = 8 * 24 * time.Hour
 
+// enough is how many budgets a process that ends still forgets before it leaves the others to the
+// next one: nobody waits for seconds for a command to end.
+const enough = 300
+
 // waitingFolder has a file for each call that waits, locked by its process; see budget.Spec.WaitDir.
 const waitingFolder = "waiting"
 
@@ -32,7 +36,8 @@ func (m *memory) sweep() {
 		return
 	}
 	_ = os.Chtimes(mark, time.Now(), time.Now()) // writing nothing into an empty file does not
-	for _, folder := range []string{waitingFolder, "memory", "own", "."} {
+	gone := 0
+	for _, folder := range []string{waitingFolder, "memory", "own", "journal", "."} {
 		files, _ := os.ReadDir(filepath.Join(m.dir, folder)) // there may be none
 		for _, file := range files {
 			info, err := file.Info()
@@ -44,8 +49,14 @@ func (m *memory) sweep() {
 			switch {
 			case age > abandoned && (strings.HasPrefix(name, ".tmp-") || folder == waitingFolder && !isLocked(path)):
 				_ = os.Remove(path)
-			case folder != waitingFolder && driver.ValidBudget(name) && age > forgottenAfter && !m.removeForgotten(name):
+			case folder == waitingFolder || !driver.ValidBudget(name) || age <= forgottenAfter:
+			case !m.removeForgotten(name):
 				return // the next sweep tries again
+			default:
+				if gone++; gone >= enough && m.ends() {
+					_ = os.Remove(mark)
+					return
+				}
 			}
 		}
 	}
@@ -74,8 +85,16 @@ func (m *memory) removeForgotten(name string) bool {
 	if m.forgotten(name) {
 		_ = os.Remove(m.file(name)) // the next sweep tries again
 		_ = os.Remove(m.ownFile(name))
+		_ = os.RemoveAll((&journal{dir: m.dir}).folder(name)) // what nobody recorded, since nobody returned
 	}
 	return true
+}
+
+// ends reports whether the process is about to end.
+func (m *memory) ends() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.closed
 }
 
 // forgotten reports whether nothing that the directory has of a budget counts any more, and has
@@ -86,8 +105,10 @@ func (m *memory) forgotten(name string) bool {
 	if held == 0 {
 		held = (366 * 24 * time.Hour).Microseconds()
 	}
-	if info, err := os.Stat(m.ownFile(name)); err == nil {
-		at = max(at, info.ModTime().UnixMicro())
+	for _, path := range []string{m.ownFile(name), (&journal{dir: m.dir}).folder(name)} {
+		if info, err := os.Stat(path); err == nil {
+			at = max(at, info.ModTime().UnixMicro())
+		}
 	}
 	for _, t := range r.Facts {
 		at = max(at, t.End-held)

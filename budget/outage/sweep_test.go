@@ -1,6 +1,7 @@
 package outage
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -95,11 +96,13 @@ func TestFilesOfIdleBudgetsGo(t *testing.T) {
 			must.Do(t, m.locked(name, "", at, at+one.locked.Microseconds(), "closed"))
 		}
 		m.close()
-		for _, path := range []string{m.file(name), m.ownFile(name)} {
+		journals := (&journal{dir: h.dir}).folder(name) // what an outage left, and nobody has recorded
+		must.Do(t, errors.Join(os.MkdirAll(journals, 0o700), os.WriteFile(filepath.Join(journals, "a.charge"), nil, 0o600)))
+		for _, path := range []string{m.file(name), m.ownFile(name), journals} {
 			must.Do(t, os.Chtimes(path, then, then))
 		}
 		defer func() {
-			for _, path := range []string{m.file(name), m.ownFile(name)} {
+			for _, path := range []string{m.file(name), m.ownFile(name), journals} {
 				_, err := os.Stat(path)
 				check.Equal(t, err == nil, one.stays, path, one)
 			}
@@ -116,4 +119,22 @@ func TestFilesOfIdleBudgetsGo(t *testing.T) {
 	check.Equal(t, h.written(), 2)
 	_, err := os.Stat(left)
 	check.Equal(t, os.IsNotExist(err), true, "what a write left")
+}
+
+// A process that ends leaves most of a long sweep to the next one.
+func TestALongSweepDelaysNoEnd(t *testing.T) {
+	t.Parallel()
+	m := (&hostMemory{t: t, dir: t.TempDir()}).open()
+	then := time.Now().Add(-400 * 24 * time.Hour)
+	must.Do(t, os.Mkdir(filepath.Join(m.dir, "memory"), 0o700))
+	for i := range enough + 50 {
+		path := m.file(fmt.Sprint("shop/v", i))
+		must.Do(t, os.WriteFile(path, []byte(`{"limits": {}}`), 0o600))
+		must.Do(t, os.Chtimes(path, then, then))
+	}
+	m.closed = true
+	for _, left := range []int{50, 0} {
+		m.sweep()
+		check.Equal(t, len(m.names()), left, "files are left")
+	}
 }

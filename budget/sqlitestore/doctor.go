@@ -59,13 +59,22 @@ func (s *Store) room() driver.Finding {
 		f.Level, f.Says = driver.Warning, fmt.Sprintf("the free space cannot be read: %v", err)
 		return f
 	}
+	return roomOf(f, &fs)
+}
+
+// roomOf judges what a file system has left.
+func roomOf(f driver.Finding, fs *unix.Statfs_t) driver.Finding {
+	level := driver.Warning
+	if fs.Bavail == 0 || fs.Files > 0 && fs.Ffree == 0 {
+		level = driver.Fault
+	}
 	left := fs.Bavail * uint64(fs.Bsize) //nolint:gosec // a block has no negative size, and another type elsewhere
 	f.Says = fmt.Sprintf("%d MB are left", left>>20)
 	if left < scarce {
-		f.Level, f.Advice = driver.Warning, "make room: nothing is charged on a full disk"
+		f.Level, f.Advice = level, "make room: nothing is charged on a full disk"
 	}
 	if fs.Files > 0 && fs.Ffree < scarceInodes {
-		f.Level, f.Advice = driver.Warning, "remove files that are not needed: nothing is charged where no file can be made"
+		f.Level, f.Advice = level, "remove files that are not needed: nothing is charged where no file can be made"
 		f.Says += fmt.Sprintf(", and %d inodes", fs.Ffree)
 	}
 	return f

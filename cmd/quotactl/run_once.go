@@ -52,27 +52,31 @@ func (a *app) runOnce(ctx context.Context, drain <-chan struct{}, list []*jobs.J
 		return cause
 	case err != nil:
 		return err
-	case anyFailed(passes):
-		return &exitError{code: exitFailed}
 	}
-	return nil
+	return failure(passes)
 }
 
-// anyFailed reports whether something went wrong other than a spent budget or a skipped
-// pass.
-func anyFailed(passes []jobs.Pass) bool {
-	bad := func(o jobs.Outcome) bool {
-		return o == jobs.Failed || o == jobs.TimedOut || o == jobs.Lost
+// failure is the exit of passes of which something went wrong other than a spent budget or a
+// skipped pass: what the store alone caused may succeed once it is back.
+func failure(passes []jobs.Pass) error {
+	code := 0
+	took := func(outcome jobs.Outcome, reason string) {
+		switch {
+		case outcome != jobs.Failed && outcome != jobs.TimedOut && outcome != jobs.Lost:
+		case reason != jobs.ReasonStore:
+			code = exitFailed
+		case code == 0:
+			code = exitUnavailable
+		}
 	}
 	for _, pass := range passes {
-		if bad(pass.Outcome) {
-			return true
-		}
+		took(pass.Outcome, pass.Reason)
 		for _, run := range pass.Runs {
-			if bad(run.Outcome) {
-				return true
-			}
+			took(run.Outcome, run.Reason)
 		}
 	}
-	return false
+	if code == 0 {
+		return nil
+	}
+	return &exitError{code: code}
 }

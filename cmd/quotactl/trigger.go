@@ -124,10 +124,13 @@ func (a *app) trigger(ctx context.Context, store open.Backend, job *jobs.Job, f 
 	case done.Pass != nil:
 		err = writeText(a.stdout, "\n"+jobview.Runs(a.screen(), a.now(), answer.RunsOf(pass), true))
 	}
-	if err == nil && (pass.Reason == jobs.ReasonCancelled || anyFailed([]jobs.Pass{pass})) {
+	switch {
+	case err != nil:
+		return err
+	case pass.Reason == jobs.ReasonCancelled:
 		return &exitError{code: exitFailed}
 	}
-	return err
+	return failure([]jobs.Pass{pass})
 }
 
 // awaitPass waits until a pass that was asked for has ended.
