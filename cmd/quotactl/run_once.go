@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/quotactl/quotactl/internal/answer"
@@ -60,19 +61,15 @@ func (a *app) runOnce(ctx context.Context, drain <-chan struct{}, list []*jobs.J
 // skipped pass: what the store alone caused may succeed once it is back.
 func failure(passes []jobs.Pass) error {
 	code := 0
-	took := func(outcome jobs.Outcome, reason string) {
-		switch {
-		case outcome != jobs.Failed && outcome != jobs.TimedOut && outcome != jobs.Lost:
-		case reason != jobs.ReasonStore:
-			code = exitFailed
-		case code == 0:
-			code = exitUnavailable
-		}
-	}
 	for _, pass := range passes {
-		took(pass.Outcome, pass.Reason)
-		for _, run := range pass.Runs {
-			took(run.Outcome, run.Reason)
+		for _, run := range append(slices.Clone(pass.Runs), jobs.Run{Outcome: pass.Outcome, Reason: pass.Reason}) {
+			switch {
+			case run.Outcome != jobs.Failed && run.Outcome != jobs.TimedOut && run.Outcome != jobs.Lost:
+			case run.Reason != jobs.ReasonStore:
+				code = exitFailed
+			case code == 0:
+				code = exitUnavailable
+			}
 		}
 	}
 	if code == 0 {

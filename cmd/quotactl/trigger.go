@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -124,13 +125,10 @@ func (a *app) trigger(ctx context.Context, store open.Backend, job *jobs.Job, f 
 	case done.Pass != nil:
 		err = writeText(a.stdout, "\n"+jobview.Runs(a.screen(), a.now(), answer.RunsOf(pass), true))
 	}
-	switch {
-	case err != nil:
-		return err
-	case pass.Reason == jobs.ReasonCancelled:
+	if err == nil && pass.Reason == jobs.ReasonCancelled {
 		return &exitError{code: exitFailed}
 	}
-	return failure([]jobs.Pass{pass})
+	return cmp.Or(err, failure([]jobs.Pass{pass}))
 }
 
 // awaitPass waits until a pass that was asked for has ended.
