@@ -86,7 +86,7 @@ func TestDamagedOwnFileKeepsItsLines(t *testing.T) {
 	lines := bytes.SplitAfter(must.Get(os.ReadFile(path))(t), []byte("\n"))
 	must.Do(t, os.WriteFile(path, bytes.Join(lines[:3], nil), 0o600)) // cut off where a line ends
 	h.result(driver.Granted, dayOf("day"), "list", "after", 2)
-	list, _, why := New(h.store, h.options).memory.loadOwn(up)
+	list, _, why, _ := New(h.store, h.options).memory.loadOwn(up)
 	must.Do(t, why)
 	check.Equal(t, charged(list, "day", 0), int64(6), "the two that were left, and the one since")
 }
@@ -114,7 +114,7 @@ func TestDamagedOwnFileKeepsItsLinesOnAFullDisk(t *testing.T) {
 	s.memory.mu.Unlock()
 	must.Do(t, os.Remove(folder))
 	must.Do(t, s.Close()) // there is room again
-	list, _, why := New(h.store, h.options).memory.loadOwn(up)
+	list, _, why, _ := New(h.store, h.options).memory.loadOwn(up)
 	must.Do(t, why)
 	check.Equal(t, charged(list, "day", 0), int64(4), "written")
 }
@@ -151,7 +151,7 @@ func TestOwnFileOfAnOlderVersion(t *testing.T) {
 	path := filepath.Join(h.options.Dir, "own", fileName(up))
 	line := `{"id":"%s","from":1,"at":1,"amounts":{"day":2}}` + "\n"
 	must.Do(t, os.WriteFile(path, fmt.Appendf(nil, line+"\n"+line, "a", "b"), 0o600))
-	list, _, why := New(h.store, h.options).memory.loadOwn(up)
+	list, _, why, _ := New(h.store, h.options).memory.loadOwn(up)
 	check.NoError(t, why)
 	check.Equal(t, charged(list, "day", 0), int64(4))
 }
@@ -180,21 +180,29 @@ func TestDamagedBreaker(t *testing.T) {
 // written over.
 func TestUnreadableFileStays(t *testing.T) {
 	t.Parallel()
-	var log bytes.Buffer
-	h := newHost(t, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
-	path := filepath.Join(h.options.Dir, "memory", fileName(up))
-	must.Do(t, os.MkdirAll(path, 0o700)) // reading a folder fails for root too
-	h.result(driver.Granted, dayOf("day"), "list", "a", 2)
-	info := must.Get(os.Stat(path))(t)
-	check.Equal(t, info.IsDir(), true)
-	check.Contains(t, log.String(), "read what the host remembers of up/key1")
-	s := New(h.store, h.options)
-	check.Equal(t, s.Aside(), "")
-	finding := s.directory()
-	check.Equal(t, finding.Level, driver.Fault, "doctor's level")
-	check.Contains(t, finding.Says, "memory/up+key1 is not a file")
-	must.Do(t, os.Remove(path))
-	check.Equal(t, s.directory().Level, driver.OK, "doctor's level without it")
+	for _, file := range []string{"memory", "own"} {
+		for name, put := range map[string]func(path string) error{ // root may read any file
+			"a folder":                 func(path string) error { return os.Mkdir(path, 0o700) },
+			"a link that leads astray": func(path string) error { return os.Symlink("nowhere", path) },
+			"a device":                 func(path string) error { return os.Symlink("/dev/zero", path) },
+		} {
+			var log bytes.Buffer
+			h := newHost(t, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+			path := filepath.Join(h.options.Dir, file, fileName(up))
+			must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), put(path)))
+			before := must.Get(os.Lstat(path))(t)
+			h.result(driver.Granted, dayOf("day"), "list", "a", 2)
+			check.Equal(t, must.Get(os.Lstat(path))(t).Mode(), before.Mode(), file, name)
+			check.Contains(t, log.String(), "read what the host ")
+			s := New(h.store, h.options)
+			check.Equal(t, s.Aside(), "")
+			finding := s.directory()
+			check.Equal(t, finding.Level, driver.Fault, file, name, "doctor's level")
+			check.Contains(t, finding.Says, file+"/up+key1")
+			must.Do(t, os.Remove(path))
+			check.Equal(t, s.directory().Level, driver.OK, "doctor's level without it")
+		}
+	}
 }
 
 // While charges are written down, an empty or damaged ledger of the allowance grants nothing,

@@ -151,15 +151,19 @@ func (s *Store) unknown(ctx context.Context, batch driver.Batch, decided driver.
 	return decided, nil
 }
 
-// recover has the store record what it has lost of the limits, if anything.
+// recover has the store record what it has lost of the limits, if anything, and the locks that
+// this host made alone.
 func (s *Store) recover(ctx context.Context, name string, now int64, limits []limit.Limit) error {
 	s.memory.freshen(name)
+	if err := s.relock(ctx, name, now, true); err != nil && !errors.Is(err, driver.ErrDamaged) {
+		return err
+	}
 	for range maxLosses { // recording may show that more is missing
 		list := s.memory.lost(name, limits)
 		if len(list) == 0 {
 			break
 		}
-		unlocked := s.relock(ctx, name, now)
+		unlocked := s.relock(ctx, name, now, false)
 		if unlocked != nil && !errors.Is(unlocked, driver.ErrDamaged) {
 			return unlocked
 		}
@@ -193,7 +197,7 @@ func (s *Store) recover(ctx context.Context, name string, now int64, limits []li
 			more = exceeds(own, before, limits)
 		}
 		if unlocked != nil { // a damaged ledger accepts locks only once it is begun anew
-			if err := s.relock(ctx, name, now); err != nil {
+			if err := s.relock(ctx, name, now, false); err != nil {
 				return err
 			}
 		}

@@ -67,7 +67,7 @@ func (s *Store) directory() driver.Finding {
 
 // unreadable returns why a file of what the host remembers cannot be read; nil if all can.
 func (s *Store) unreadable() error {
-	files := []string{hostFile}
+	files := []string{hostFile, "breaker"}
 	for _, folder := range []string{"memory", "own"} {
 		list, err := os.ReadDir(filepath.Join(s.o.Dir, folder))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -79,15 +79,9 @@ func (s *Store) unreadable() error {
 	}
 	for _, name := range files {
 		path := filepath.Join(s.o.Dir, name)
-		found, err := os.Stat(path)
-		if err == nil && !found.Mode().IsRegular() {
+		_, err := readFile(path)
+		if found, missing := os.Stat(path); missing == nil && !found.Mode().IsRegular() {
 			err = fmt.Errorf("%s is not a file", path)
-		}
-		if err == nil {
-			var file *os.File
-			if file, err = os.Open(path); err == nil {
-				err = file.Close()
-			}
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) { // else another process has removed it
 			return err

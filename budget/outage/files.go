@@ -22,13 +22,20 @@ func fileName(budget string) string { return strings.ReplaceAll(budget, "/", "+"
 // budgetName undoes fileName.
 func budgetName(file string) string { return strings.ReplaceAll(file, "+", "/") }
 
-// readFile reads a file. A named pipe is not waited for: without a writer it is empty.
+// readFile reads a file. A named pipe is not waited for: without a writer it is empty. A link
+// that leads nowhere is not as if there were no file.
 func readFile(path string) ([]byte, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
+		if to, linked := os.Readlink(path); linked == nil && errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%s links to %s, which does not exist", path, to)
+		}
 		return nil, err
 	}
 	defer file.Close() //nolint:errcheck // it was only read
+	if info, err := file.Stat(); err == nil && info.Mode()&fs.ModeDevice != 0 {
+		return nil, fmt.Errorf("%s is a device, not a file", path)
+	}
 	return io.ReadAll(file)
 }
 

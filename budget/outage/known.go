@@ -319,14 +319,19 @@ type standing struct {
 	why   string
 }
 
-// locks returns the locks that last still, by the limit's name; "" is the whole budget.
-func (m *memory) locks(name string) map[string]standing {
+// locks returns the locks that last still, by the limit's name; "" is the whole budget. alone:
+// only those of which the store has not heard.
+func (m *memory) locks(name string, alone bool) (found map[string]standing) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	found := map[string]standing{}
-	boot, now, err := m.boot()
 	for limit, t := range m.of(name).Facts {
-		if err == nil && t.Locked && t.Boot == boot && t.Until > now {
+		if !t.Locked || alone && !t.Alone {
+			continue
+		}
+		if boot, now, err := m.boot(); err == nil && t.Boot == boot && t.Until > now {
+			if found == nil {
+				found = map[string]standing{}
+			}
 			found[limit] = standing{t.Until - now, t.End, t.Why}
 		}
 	}

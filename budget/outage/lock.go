@@ -28,7 +28,7 @@ func (s *Store) Change(ctx context.Context, change driver.Change) (driver.Change
 }
 
 // lock locks a budget. While the store is out of reach, only this host's processes
-// obey the lock; other hosts learn of it when the upstream refuses them too. A lock by
+// obey the lock; the store hears of it with their next call on the budget. A lock by
 // hand, or a fence, fails then: it is meant for every host, and no upstream repeats it.
 //
 // The host does not remember fences. Only the store refuses items behind one: while the
@@ -43,7 +43,7 @@ func (s *Store) lock(ctx context.Context, r driver.Lock) (driver.Locked, error) 
 		return s.lockAlone(r)
 	}
 	if err == nil && locked.Until > locked.Now {
-		s.remember(r.Budget, r.Limit, locked.Now, locked.Until, locked.Why)
+		s.remember(r.Budget, r.Limit, locked.Now, locked.Until, locked.Why, false)
 		s.see(ctx, r.Budget, nil)
 	}
 	return locked, err
@@ -80,21 +80,25 @@ func (s *Store) lockAlone(r driver.Lock) (driver.Locked, error) {
 	if until <= r.Now {
 		return driver.Locked{Now: r.Now}, nil
 	}
-	s.remember(r.Budget, r.Limit, r.Now, until, r.Why)
+	s.remember(r.Budget, r.Limit, r.Now, until, r.Why, true)
 	s.log.Warn("locked on this host alone: the store is out of reach", "budget", r.Budget, "limit", r.Limit, "why", r.Why)
 	return driver.Locked{Now: r.Now, Until: until, Since: r.Now, Why: r.Why}, nil
 }
 
 // relock repeats in the store the locks that this host knows, since the store may have lost
-// them.
-func (s *Store) relock(ctx context.Context, name string, now int64) error {
-	for limit, lock := range s.memory.locks(name) {
+// them; with alone only those that it made alone, of which the store has not heard.
+func (s *Store) relock(ctx context.Context, name string, now int64, alone bool) error {
+	for limit, lock := range s.memory.locks(name, alone) {
 		r := driver.Lock{Budget: name, Limit: limit, Now: now, Until: lock.until, Most: driver.MaxLock, Why: lock.why}
 		if lock.until == 0 {
 			r.After = lock.wait
 		}
-		if _, err := driver.Apply(ctx, s.inner, r); err != nil {
-			return fmt.Errorf("restore the locks that the store has lost: %w", err)
+		locked, err := driver.Apply(ctx, s.inner, r)
+		if err != nil {
+			return fmt.Errorf("repeat in the store the locks that this host knows: %w", err)
+		}
+		if alone {
+			s.remember(name, limit, locked.Now, locked.Until, locked.Why, false)
 		}
 	}
 	return nil
@@ -102,11 +106,11 @@ func (s *Store) relock(ctx context.Context, name string, now int64) error {
 
 // remember notes a lock as memory.locked does, unless it is a fence. An empty limit is the
 // whole budget.
-func (s *Store) remember(name, limit string, now, end int64, why string) {
+func (s *Store) remember(name, limit string, now, end int64, why string, alone bool) {
 	if driver.IsFence(limit) {
 		return
 	}
-	if err := s.memory.locked(name, limit, now, end, why); err != nil {
+	if err := s.memory.locked(name, limit, now, end, why, alone); err != nil {
 		s.forgetful(name, err)
 	}
 }
@@ -118,7 +122,7 @@ func (s *Store) unlock(ctx context.Context, r driver.Unlock) (driver.Unlocked, e
 		return err
 	})
 	if err == nil {
-		s.remember(r.Budget, r.Limit, 0, 0, "")
+		s.remember(r.Budget, r.Limit, 0, 0, "", false)
 	}
 	return unlocked, err
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
@@ -73,8 +75,8 @@ func (w *world) asked(b *budget.Budget) {
 	w.t.Fatal("the store is back and is not asked")
 }
 
-// An upstream that refuses while the store is away locks this host, and none of
-// the others.
+// An upstream that refuses while the store is away locks this host, and the others once the
+// store is back.
 func TestLockWhileAway(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -103,9 +105,27 @@ func TestLockWhileAway(t *testing.T) {
 		t.Fatalf("the log says\n%s", w.log.String())
 	}
 	w.store.gone.Store(false)
-	w.back(b) // the store knows of no lock: the upstream tells again
-	w.store.gone.Store(true)
-	w.charged(b, "after", budget.SourceAllowance)
+	for end := time.Now().Add(5 * time.Minute); len(w.standing()) == 0; <-time.After(time.Millisecond) {
+		if _, err := w.charge(b, "list", ""); !errors.Is(err, budget.ErrLocked) || time.Now().After(end) {
+			t.Fatalf("the host's own lock: %v", err)
+		}
+	}
+	check.Equal(t, w.standing()[0].Why, "rule: 429")
+	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); <-time.After(time.Millisecond) {
+		if r, err := w.charge(other, "list", ""); err != nil || r.Source == budget.SourceStore { // it asks again
+			break
+		}
+	}
+	w.locked(other, "list", "", "rule: 429")
+	must.Get(other.Unlock(context.Background(), ""))(t)
+	w.charged(b, "after", budget.SourceStore) // it does not lock again what was unlocked
+	check.Equal(t, len(w.standing()), 0, "locks")
+}
+
+// standing are the locks that the store has.
+func (w *world) standing() []driver.LockView {
+	w.t.Helper()
+	return must.Get(w.store.inner().Look(context.Background(), driver.Look{Budget: w.spec.Name, Now: time.Now().UnixMicro(), Limits: w.spec.Limits}))(w.t).Locks
 }
 
 // What only observes refuses nothing while the store is away either.

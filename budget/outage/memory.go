@@ -96,6 +96,8 @@ type facts struct {
 	Locked bool   `json:"locked,omitempty"`
 	End    int64  `json:"end,omitempty"`
 	Why    string `json:"why,omitempty"`
+	// Alone: the host made the lock while the store was out of reach, which is still to hear of it.
+	Alone bool `json:"alone,omitempty"`
 }
 
 // of returns what the process remembers of a budget, loading it if needed; m.mu is held.
@@ -240,14 +242,15 @@ func (m *memory) note(r *remembered, limit string, t facts, wait int64) {
 }
 
 // locked notes a lock from now to end by the store's clock, or with end 0 that the lock was
-// removed. It writes that down at once, for the host's other processes.
-func (m *memory) locked(name, limit string, now, end int64, why string) error {
+// removed. It writes that down at once, for the host's other processes. alone: the store is
+// still to hear of it.
+func (m *memory) locked(name, limit string, now, end int64, why string, alone bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.of(name)
 	switch {
 	case end > now:
-		m.note(r, limit, facts{Locked: true, Why: why, End: end}, end-now)
+		m.note(r, limit, facts{Locked: true, Why: why, End: end, Alone: alone}, end-now)
 	case r.Facts[limit].Until == 0:
 		return nil
 	default:

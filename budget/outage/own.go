@@ -240,7 +240,10 @@ func (m *memory) own(name string) []stretch {
 	if err := m.saveOwn(name, r, true); err != nil {
 		m.warn(name, err)
 	}
-	list, _, _ := m.loadOwn(name)
+	list, _, _, err := m.loadOwn(name)
+	if err != nil {
+		m.warn(name, err)
+	}
 	list = append(list, r.fresh...)
 	for id, one := range r.reserved {
 		list = append(list, stretch{ID: id, From: one.until, At: one.until, Amounts: one.amounts(one.units)})

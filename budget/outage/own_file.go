@@ -27,11 +27,14 @@ type ownHead struct {
 }
 
 // loadOwn reads the file. If it is damaged, loadOwn returns why, and the lines that it can
-// read.
-func (m *memory) loadOwn(name string) (list []stretch, data []byte, why error) {
-	data, err := readFile(m.ownFile(name))
+// read. On an error nobody knows what the file holds.
+func (m *memory) loadOwn(name string) (list []stretch, data []byte, why, err error) {
+	data, err = readFile(m.ownFile(name))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) { // mostly there is none yet
+		return nil, nil, nil, nil
+	}
 	if err != nil {
-		return nil, nil, nil // mostly there is none yet
+		return nil, nil, nil, fmt.Errorf("read what the host charged to %s: %w", name, err)
 	}
 	known, head := map[string]bool{}, ownHead{}
 	for line := range bytes.Lines(data) {
@@ -56,12 +59,12 @@ func (m *memory) loadOwn(name string) (list []stretch, data []byte, why error) {
 	if len(list) < max(head.Lines, 1) {
 		why = fmt.Errorf("it has %d of its %d lines", len(list), head.Lines)
 	}
-	return list, data, why
+	return list, data, why, nil
 }
 
 // repairOwn replaces the file if it is damaged by what can be read of it.
 func (m *memory) repairOwn(name string, r *remembered) {
-	if _, _, why := m.loadOwn(name); why == nil {
+	if _, _, why, _ := m.loadOwn(name); why == nil { // the next write says what cannot be read
 		return
 	}
 	if unlock, ok := m.lockFile(true); ok {
@@ -118,7 +121,10 @@ func (m *memory) appendOwn(name string, r *remembered) error {
 // rewriteOwn rewrites the file with this process's charges, and with which charges the
 // store lacks. It sets a damaged file aside. m.mu is held, but not during the write.
 func (m *memory) rewriteOwn(name string, r *remembered) error {
-	own, data, why := m.loadOwn(name)
+	own, data, why, err := m.loadOwn(name)
+	if err != nil {
+		return err
+	}
 	if why != nil {
 		m.damaged(name, "own", m.ownFile(name), data, why)
 	}

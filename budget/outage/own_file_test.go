@@ -44,7 +44,7 @@ func (h *hostMemory) charge(m *memory) {
 
 // written is what the directory holds of the host's own charges, in units.
 func (h *hostMemory) written() (units int64) {
-	list, _, why := h.open().loadOwn(up)
+	list, _, why, _ := h.open().loadOwn(up)
 	check.NoError(h.t, why)
 	for _, s := range list {
 		units += s.Amounts["day"]
@@ -164,7 +164,7 @@ func TestWhatTheLedgerLacksIsWrittenDown(t *testing.T) {
 		m.mu.Lock()
 		must.Do(t, m.saveOwn(up, m.of(up), false))
 		m.mu.Unlock()
-		list, _, _ := h.open().loadOwn(up)
+		list, _, _, _ := h.open().loadOwn(up)
 		for i, one := range list {
 			check.Equal(t, one.Lacked, i == 1 && lacking != nil, "the ledger lacks", one.ID)
 		}

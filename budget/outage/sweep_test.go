@@ -93,7 +93,7 @@ func TestFilesOfIdleBudgetsGo(t *testing.T) {
 			Now: at, Items: []driver.Decision{{Result: driver.Granted, Units: 2, At: at}}, Used: []int64{2}, Mark: driver.Mark{Ledger: "l", ID: "a", At: at, Seen: at},
 		}))
 		if one.locked > 0 {
-			must.Do(t, m.locked(name, "", at, at+one.locked.Microseconds(), "closed"))
+			must.Do(t, m.locked(name, "", at, at+one.locked.Microseconds(), "closed", false))
 		}
 		m.close()
 		journals := (&journal{dir: h.dir}).folder(name) // what an outage left, and nobody has recorded

@@ -163,7 +163,7 @@ func (f *feedbackFlags) takeInAway(ctx context.Context, b *budget.Budget, resp *
 	advice := "nothing of the response is recorded: send it again when the store is back"
 	done, err := budgethttp.ApplyRefusal(ctx, b, f.call.Operation, resp)
 	if v := done.Refused; err == nil && v != nil && !v.Until.IsZero() {
-		advice = fmt.Sprintf("refusal %s locks this host alone, until %s: send the response again when the store is back", v.Rule, v.Until.UTC().Format(time.RFC3339))
+		advice = fmt.Sprintf("refusal %s locks this host until %s, and the store once it is back: send the response again then, for what else it says", v.Rule, v.Until.UTC().Format(time.RFC3339))
 	}
 	return &exitError{code: exitUnavailable, err: fmt.Errorf("take in the response to %s id %q: %w; %s", b.Name(), f.call.ID, lost, advice)}
 }
