@@ -163,7 +163,7 @@ func (r *run) spentSince(began time.Time) {
 	strays := false // charges without a run, which may be its own
 	if err == nil && found.Total.Calls == 0 {
 		var all budget.Spent
-		all, err = r.budget.Spent(ctx, budget.ByRun, time.Since(began))
+		all, err = r.budget.Spent(ctx, budget.ByRun, max(time.Since(began), time.Microsecond))
 		strays = slices.ContainsFunc(all.Rows, func(row budget.SpentRow) bool { return row.Name == "" && row.Calls > 0 })
 	}
 	if err != nil {
@@ -188,7 +188,7 @@ func (r *run) spentSince(began time.Time) {
 }
 
 // namesNoRun is the warning of a command that no charge names.
-const namesNoRun = "the units that it spent are not known: no charge names its run; a program that charges by itself must send $QUOTACTL_JOB, $QUOTACTL_REGION and $QUOTACTL_RUN"
+const namesNoRun = "units not known: no charge names this run; send $QUOTACTL_RUN with each"
 
 // exitExhausted is the exit code with which a command says that its budget is exhausted.
 const exitExhausted = 75
