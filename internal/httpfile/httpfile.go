@@ -94,11 +94,21 @@ func mayBeFollowed(resp *http.Response) bool {
 }
 
 // opensTunnel reports whether a response is a proxy's to CONNECT, which has no content (RFC
-// 9110, 9.3.6): its reason says so, or it is one of HTTP/1 and no field announces content.
+// 9110, 9.3.6): its reason says so, or it is one of HTTP/1 and has only fields that such
+// answers have. Any other field may be an upstream's, whose content looks like a response.
 func opensTunnel(resp *http.Response) bool {
-	return resp.StatusCode/100 == 2 && (strings.HasSuffix(strings.ToLower(resp.Status), " established") ||
-		resp.ProtoMajor == 1 && !slices.ContainsFunc([]string{"Content-Type", "Content-Length", "Content-Encoding", "Transfer-Encoding", "Etag", "Last-Modified", "Cache-Control", "Set-Cookie"},
-			func(name string) bool { return resp.Header.Get(name) != "" }))
+	switch {
+	case resp.StatusCode != http.StatusOK:
+		return false
+	case strings.HasSuffix(strings.ToLower(resp.Status), " established"):
+		return true
+	}
+	for name := range resp.Header {
+		if !strings.HasPrefix(name, "Proxy-") && !slices.Contains([]string{"Date", "Server", "Via", "Connection", "Keep-Alive"}, name) {
+			return false
+		}
+	}
+	return resp.ProtoMajor == 1
 }
 
 // readResponseHeader reads one status line and header.
