@@ -30,7 +30,8 @@ type Outcome struct {
 // by other means. It compares what the response reports, locks what it says is spent, and
 // settles the receipt's reservation at what the call cost, or releases it if the call is
 // documented as not counted. It reads the response's body to its end. The body must have
-// its transfer coding removed; its content encodings must be those that the header names.
+// its transfer coding removed; its content encodings must be those that the header names,
+// and its length ContentLength, if that is above 0: a shorter body is cut.
 //
 // Applying a response twice has the same effect as once, so apply it again after an
 // error; only a lock for a span, such as Retry-After: 60, counts from the last time. The
@@ -87,7 +88,7 @@ func takeIn(ctx context.Context, b *budget.Budget, charged budget.Receipt, resp 
 	x := actor{budget: b, operation: charged.Operation, charged: charged, status: resp.StatusCode, cached: isStored(resp.Header), by: a}
 	h := x.hearing(reader, resp.Header, newCostSaid(cost, resp.Header))
 	h.asks, h.judges = true, true
-	if a.done.Unread, err = h.readBody(resp.Body); err != nil {
+	if a.done.Unread, err = h.readBody(resp); err != nil {
 		return Outcome{}, err
 	}
 	err = do(x, h)
@@ -138,12 +139,18 @@ func (a *applying) locked(_ int, v Verdict, err error) error {
 	return err
 }
 
-// readBody reads the body to its end. If it has no document, only the header counts.
-func (h *hearing) readBody(body io.Reader) ([]Unread, error) {
+// lineEnd is the most bytes that a body may lack and still be whole: a shell's $(curl -i …)
+// removes the last line's end. No document is cut by so few that can still be read.
+const lineEnd = 2
+
+// readBody reads the body to its end, which comes too early if ContentLength says so. If it
+// has no document, only the header counts: it may be the answer to HEAD.
+func (h *hearing) readBody(resp *http.Response) ([]Unread, error) {
+	body, came, needed, how := resp.Body, int64(0), h.needsBody(), whole
 	codings, err := codingsOf(h.header)
 	h.begin(codings)
 	var unread []Unread
-	if err != nil && h.needsBody() {
+	if err != nil && needed {
 		unread = append(unread, Unread{Operation: h.operation, What: UnreadEncoding, Why: err.Error()})
 	}
 	if body == nil {
@@ -152,12 +159,16 @@ func (h *hearing) readBody(body io.Reader) ([]Unread, error) {
 	buffer := make([]byte, 32<<10)
 	for {
 		n, wrong := body.Read(buffer)
+		came += int64(n)
 		if err == nil {
 			h.write(buffer[:n])
 		}
 		switch {
 		case errors.Is(wrong, io.EOF):
-			return append(unread, h.hearEnd()...), nil
+			if needed && came > 0 && came+lineEnd < resp.ContentLength {
+				how = broken
+			}
+			return append(unread, h.hearEnd(how)...), nil
 		case wrong != nil:
 			h.end(broken)
 			return nil, fmt.Errorf("read its body: %w", wrong)
@@ -172,8 +183,8 @@ func (h *hearing) needsBody() bool {
 }
 
 // hearEnd reads what is left of the body.
-func (h *hearing) hearEnd() []Unread {
-	found := unreads(h.end(whole))
+func (h *hearing) hearEnd(how howEnded) []Unread {
+	found := unreads(h.end(how))
 	if !h.heard {
 		h.document(nil)
 		for _, one := range slices.Concat(h.misreadCost(""), h.misreadRules("")) {

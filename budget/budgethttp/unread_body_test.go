@@ -133,6 +133,52 @@ func TestCostsOfDamagedBodies(t *testing.T) {
 	}
 }
 
+// A body that is shorter than its length is cut: what it tells is not the last word. One that is
+// empty may answer HEAD, and a shell removes the last line's end.
+func TestBodiesShorterThanTheirLength(t *testing.T) {
+	const (
+		broke = "reading the body failed before its end"
+		four  = `{"usage":{"total":4}}`
+		more  = `{"usage":{"total":70}}`
+	)
+	for name, c := range map[string]struct {
+		status         int
+		header         []string
+		body           string
+		missing, units int64
+		want           []string
+	}{
+		"JSON":                   {200, nil, four, 9, 50, []string{"body: " + broke}},
+		"lines":                  {200, []string{"Content-Type", "application/x-ndjson"}, four + "\n", 22, 50, []string{"body: " + broke}},
+		"events":                 {200, []string{"Content-Type", events}, "data: " + four + "\n\n", 30, 50, []string{"body: " + broke}},
+		"more than was reserved": {200, []string{"Content-Type", events}, "data: " + more + "\n\n", 30, 70, []string{"body: " + broke}},
+		"in the middle":          {200, nil, four[:9], 12, 50, []string{"actual: " + broke}},
+		"of an error":            {500, nil, four, 9, 50, []string{"body: " + broke}},
+		"the cost in a header":   {200, []string{"X-Cost", "3"}, "{}", 9, 50, []string{"body: " + broke}},
+		"whole":                  {200, nil, four, 0, 4, nil},
+		"longer":                 {200, nil, four, -9, 4, nil},
+		"without its line's end": {200, nil, four, 2, 4, nil},
+		"HEAD":                   {200, []string{"X-Cost", "3"}, "", 90, 3, nil},
+		"not modified":           {304, []string{"X-Cost", "3"}, "", 90, 3, nil},
+	} {
+		h := http.Header{}
+		for i := 0; i < len(c.header); i += 2 {
+			h.Set(c.header[i], c.header[i+1])
+		}
+		b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": usageCost}})
+		resp := &http.Response{StatusCode: c.status, Header: h, Body: io.NopCloser(strings.NewReader(c.body)), ContentLength: int64(len(c.body)) + c.missing}
+		done, err := budgethttp.Apply(t.Context(), b, reserve(t, b, "ask"), resp)
+		if got := whatCame(done.Unread); err != nil || done.Units != c.units || !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %d units, %q, %v; want %d, %q", name, done.Units, got, err, c.units, c.want)
+		}
+	}
+	b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": {Units: 50, Actual: []feedback.Source{{Header: "X-Cost", As: feedback.AsNumber}}}}})
+	resp := &http.Response{StatusCode: 200, Header: http.Header{"X-Cost": {"3"}}, Body: io.NopCloser(strings.NewReader("{")), ContentLength: 90}
+	if done, err := budgethttp.Apply(t.Context(), b, reserve(t, b, "ask"), resp); err != nil || done.Units != 3 || done.Unread != nil {
+		t.Errorf("a body that nothing needs: %+v, %v; want 3 units", done, err)
+	}
+}
+
 // A refusal that stands in a body is recognised after a byte order mark; where the body
 // cannot be read, each rule that might have fitted is reported.
 func TestRefusalsThatCannotBeRead(t *testing.T) {

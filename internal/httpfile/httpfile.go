@@ -42,7 +42,8 @@ var (
 // response does is still a body: another response can follow only one without content.
 // curl removes chunks from a body and, with --compressed, its compression, but leaves the
 // headers that announce them. Read also accepts a body that still has chunks. It cuts a
-// body after [MaxBody] bytes.
+// body after [MaxBody] bytes. ContentLength is the body's length as the header announces
+// it, or 0 if curl may have changed the length.
 func Read(in io.Reader) (*http.Response, error) {
 	bounded := &io.LimitedReader{R: in, N: mostHeader}
 	buffered := bufio.NewReader(bounded)
@@ -66,8 +67,13 @@ func Read(in io.Reader) (*http.Response, error) {
 		}
 		bounded.N = MaxBody
 		resp.Body = io.NopCloser(io.LimitReader(buffered, MaxBody))
-		if resp.Header.Get("Transfer-Encoding") != "" && hasChunks(buffered) {
-			resp.Body = io.NopCloser(httputil.NewChunkedReader(resp.Body))
+		switch {
+		case resp.Header.Get("Transfer-Encoding") != "": // it overrides Content-Length
+			if hasChunks(buffered) {
+				resp.Body = io.NopCloser(httputil.NewChunkedReader(resp.Body))
+			}
+		case resp.Header.Get("Content-Encoding") == "": // else curl may have unpacked it
+			resp.ContentLength, _ = strconv.ParseInt(resp.Header.Get("Content-Length"), 10, 64)
 		}
 		return resp, nil
 	}

@@ -178,3 +178,24 @@ func TestABodyIsNoResponse(t *testing.T) {
 		}
 	}
 }
+
+// The length that a header announces is the body's, unless curl may have changed the body.
+func TestContentLength(t *testing.T) {
+	for text, want := range map[string]int64{
+		"HTTP/1.1 200 OK\r\nContent-Length: 90\r\n\r\n{}":                                                   90,
+		"HTTP/1.1 200 OK\r\nContent-Length: 90\r\n\r\n":                                                     90, // HEAD, or cut
+		"HTTP/1.1 200 OK\r\n\r\n{}":                                                                         0,
+		"HTTP/1.1 200 OK\r\nContent-Length: all\r\n\r\n{}":                                                  0,
+		"HTTP/1.1 200 OK\r\nContent-Length: 90\r\nContent-Encoding: gzip\r\n\r\n{}":                         0,
+		"HTTP/1.1 200 OK\r\nContent-Length: 90\r\nTransfer-Encoding: chunked\r\n\r\n{}":                     0,
+		"HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 90\r\n\r\nHTTP/1.1 200 OK\r\n\r\n{}":          0, // curl -L dropped it
+		"HTTP/1.1 302 Found\r\nLocation: /\r\n\r\nHTTP/2 200 \r\ncontent-length: 2\r\n\r\n{}":               2,
+		"HTTP/1.1 200 Connection established\r\n\r\nHTTP/1.1 404 Not Found\r\ncontent-length: 3\r\n\r\n{}":  3,
+		"HTTP/1.1 100 Continue\r\nContent-Length: 90\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}": 2,
+	} {
+		resp, err := Read(strings.NewReader(text))
+		if err != nil || resp.ContentLength != want {
+			t.Errorf("%q: %+v, %v; want the length %d", text, resp, err, want)
+		}
+	}
+}
