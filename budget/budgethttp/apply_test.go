@@ -190,6 +190,16 @@ func TestApply(t *testing.T) {
 			{"from a cache, by its mark", "get", given{403, "", []string{"X-Cache", "HIT", "X-Left", "700"}}, budgethttp.Outcome{Units: 10}},
 			{"drift of another operation", "put", given{200, `{"calls":5}`, nil}, budgethttp.Outcome{Units: 10}},
 			{"from a cache", "get", given{403, "", []string{"Age", "7", "X-Left", "700"}}, budgethttp.Outcome{Units: 10}},
+			{
+				"of two ages", "get", given{403, "", []string{"Age", "0", "Age", "5", "X-Left", "700", "Retry-After", "300"}},
+				budgethttp.Outcome{
+					Units: 10, Refused: locked("spent", feedback.Exhausted, "get", "", now.Add(5*time.Minute)), Drifts: []budget.Drift{{Limit: "day", Added: 290, Total: 290, Until: tomorrow}},
+					Unread: append(unread("get", budgethttp.UnreadRefusal, "spent", "header Age", "it is there several times, with different values"),
+						unread("get", budgethttp.UnreadReport, "day", "header Age", "it is there several times, with different values")...),
+				},
+			},
+			{"of two ages, which do not matter", "get", given{200, "", []string{"Age", "0, 5"}}, budgethttp.Outcome{Units: 10}},
+			{"of two ages, from a cache by its mark", "get", given{403, "", []string{"Age", "0, 5", "X-Cache", "HIT"}}, budgethttp.Outcome{Units: 10}},
 		} {
 			b := open(t, upstream(t))
 			got, err := test.resp.apply(t, b, reserve(t, b, test.operation))

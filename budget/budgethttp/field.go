@@ -107,13 +107,15 @@ var cacheMarks = []string{
 }
 
 // isStored reports whether a response says that it comes from a cache, so it says nothing
-// about the upstream's current state. Of several caches on the way, one is enough.
+// about the upstream's current state. Of several caches on the way, one is enough. An Age
+// that says different numbers says nothing.
 func isStored(header http.Header) bool {
 	isPositive := func(text string) bool {
 		age, isNumber := limit.ParseDecimal(text)
 		return isNumber && age.Sign() > 0
 	}
-	if header.Get("X-From-Cache") != "" || slices.ContainsFunc(elements(header.Values("Age")), isPositive) {
+	ages := elements(header.Values("Age"))
+	if header.Get("X-From-Cache") != "" || slices.ContainsFunc(ages, isPositive) && !sayDifferent(ages) {
 		return true
 	}
 	return slices.ContainsFunc(cacheMarks, func(name string) bool {

@@ -15,7 +15,7 @@ func TestIsStored(t *testing.T) {
 		name, value string
 		want        bool
 	}{
-		{"Age", "1", true}, {"Age", "0", false}, {"Age", "0, 30", true}, {"Age", "30, 0", true}, {"Age", "0.5", true}, {"Age", "-1", false},
+		{"Age", "1", true}, {"Age", "0", false}, {"Age", "0, 30", false}, {"Age", "30, 0", false}, {"Age", "30, 30", true}, {"Age", "0, 0", false}, {"Age", "0.5", true}, {"Age", "-1", false},
 		{"Age", "", false}, {"Age", "old", false},
 		{"X-From-Cache", "1", true},
 		{"X-Cache", "HIT", true}, {"X-Cache", "MISS", false}, {"X-Cache", "hit from cloudfront", true}, {"X-Cache", "Miss from cloudfront", false},
@@ -32,7 +32,7 @@ func TestIsStored(t *testing.T) {
 			t.Errorf("%s: %s: from a cache %t, want %t", test.name, test.value, got, test.want)
 		}
 	}
-	if !isStored(makeHeader("Age", "0", "Age", "7")) || !isStored(makeHeader("X-Cache", "MISS", "X-Cache", "HIT")) {
+	if isStored(makeHeader("Age", "0", "Age", "7")) || !isStored(makeHeader("Age", "7", "Age", "7.0")) || !isStored(makeHeader("X-Cache", "MISS", "X-Cache", "HIT")) {
 		t.Error("the second line is not read")
 	}
 }

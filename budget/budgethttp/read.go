@@ -117,6 +117,10 @@ func inBody(s feedback.Source) bool { return s.JSON != "" }
 func (r *reader) judge(operation string, status int, seen *content) facts {
 	now := time.Now()
 	t := facts{free: slices.Contains(r.free, status)}
+	age := "" // its name, if what follows depends on it and it says different numbers
+	if sayDifferent(elements(seen.header.Values("Age"))) {
+		age = "Age"
+	}
 	for i := range r.refusals {
 		one := &r.refusals[i]
 		if fits, unclear := one.matchHeader(operation, status, seen.header); !fits {
@@ -130,6 +134,7 @@ func (r *reader) judge(operation string, status int, seen *content) facts {
 			continue
 		}
 		t.refusal, t.free = one.rule, t.free || one.rule.Free
+		t.unread.unclear(UnreadRefusal, one.rule.Name, age)
 		for j := range one.rule.Reset {
 			place := &one.rule.Reset[j]
 			reset, err := seen.until(place, now)
@@ -153,6 +158,7 @@ func (r *reader) judge(operation string, status int, seen *content) facts {
 		}
 		if read, ok := one.read(seen, now, &t.unread); ok {
 			t.reports = append(t.reports, read)
+			t.unread.unclear(UnreadReport, one.rule.Name, age)
 		}
 	}
 	return t
