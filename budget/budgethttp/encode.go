@@ -71,6 +71,9 @@ func readUntil(as feedback.Encoding, text string) (budget.Until, error) {
 		return span(text, time.Minute)
 	case feedback.AsDuration:
 		after, err := limit.ParseSpan(text)
+		if after >= 0 && after < time.Microsecond && strings.ContainsAny(text, "123456789") && text[0] != '-' {
+			after = time.Microsecond // rounded up, as micros does; it may be too short for a Duration
+		}
 		return budget.Until{After: after}, err
 	case feedback.AsRFC3339:
 		return timestamp(text)
@@ -103,10 +106,11 @@ func timestamp(text string) (budget.Until, error) {
 	return budget.Until{}, errNoInstant
 }
 
-// instant is an instant that a response states. Those of some languages write the year 1
-// where there is none, as others write 1970.
+// instant is the instant of a date that a response states. Programs in some languages write
+// the year 1 where there is none, others 1970, in any zone.
 func instant(at time.Time) budget.Until {
-	if at.IsZero() {
+	isNone := func(year int) bool { return year == 1 || year == 1970 }
+	if isNone(at.Year()) || isNone(at.UTC().Year()) {
 		at = time.Unix(0, 0)
 	}
 	return budget.Until{At: at.UTC()}

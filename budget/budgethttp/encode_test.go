@@ -85,7 +85,15 @@ func TestParseUntil(t *testing.T) {
 		{feedback.AsDuration, "0s", budget.Until{}},
 		{feedback.AsDuration, "9601h", budget.Until{}},
 		{feedback.AsDuration, "99999999999h", budget.Until{}},
-		{feedback.AsDuration, "0.000000001s", in(time.Nanosecond)},
+		{feedback.AsDuration, "0.000000001s", in(time.Microsecond)},
+		{feedback.AsDuration, "0.4ns", in(time.Microsecond)},
+		{feedback.AsDuration, "0.00000000000001d", in(time.Microsecond)},
+		{feedback.AsDuration, "999ns", in(time.Microsecond)},
+		{feedback.AsDuration, "1us", in(time.Microsecond)},
+		{feedback.AsDuration, "1.001us", in(1001 * time.Nanosecond)},
+		{feedback.AsDuration, "0.0ns", budget.Until{}},
+		{feedback.AsMinutes, "1e-300", in(time.Microsecond)},
+		{feedback.AsRetryAfter, "0.0000000001", in(time.Microsecond)},
 		{feedback.AsDuration, "3.000000001s", in(3*time.Second + time.Nanosecond)},
 		{feedback.AsDuration, "6 m", budget.Until{}},
 		{feedback.AsDuration, "60", budget.Until{}},
@@ -137,7 +145,7 @@ func TestParsePassed(t *testing.T) {
 		feedback.AsMilliseconds: {[]string{"0", "-1"}, []string{"1", "soon"}},
 		feedback.AsSeconds:      {[]string{"0", "-0.5", "0.0"}, []string{"0.0000001", "1795176000"}},
 		feedback.AsMinutes:      {[]string{"0", "-1"}, []string{"1"}},
-		feedback.AsDuration:     {[]string{"0s", "-6m0s", "0"}, []string{"1ns", "1"}},
+		feedback.AsDuration:     {[]string{"0s", "-6m0s", "0", "-0.4ns", "0.00h"}, []string{"1ns", "0.4ns", "1"}},
 		feedback.AsRFC3339:      {[]string{"2026-11-20T12:00Z", "2026-11-20T11:59:59+0000"}, []string{"0001-01-01T00:00:00Z", "1970-01-01T00:00:00Z"}},
 		feedback.AsHTTPDate:     {[]string{"Fri, 20 Nov 2026 12:00:00 GMT", "Fri Nov 20 11:59:00 2026"}, []string{"0"}},
 		feedback.AsRetryAfter:   {[]string{"0", "-1", "Fri, 20 Nov 2026 12:00:00 GMT"}, []string{"1", "never"}},
@@ -150,6 +158,35 @@ func TestParsePassed(t *testing.T) {
 		for _, text := range test.other {
 			if got, err := parseUntil(as, text, noon); got.passed {
 				t.Errorf("%q as %s is %+v, %v; it has not passed", text, as, got, err)
+			}
+		}
+	}
+}
+
+// A date in the year 1 or 1970, in its own zone or in UTC, is none: no reset, and no fault. A
+// number that is small is the fault of another unit.
+func TestYearsOfNoReset(t *testing.T) {
+	for as, test := range map[feedback.Encoding]struct{ none, wrong []string }{
+		feedback.AsRFC3339: {
+			[]string{"0001-01-01T00:00:00Z", "0001-12-31T23:59Z", "0001-01-01T00:00:00+02:00", "0001-01-01T00:00:00-0800", "1970-01-01T00:00:00Z", "1970-11-30 08:00:00Z", "1970-01-01T00:00:00+01:00", "1969-12-31T16:00:00-08:00"},
+			[]string{"0002-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "1971-01-01T00:00:00Z"},
+		},
+		feedback.AsHTTPDate: {
+			[]string{"Thu, 01 Jan 1970 00:00:00 GMT", "Mon, 30 Nov 1970 12:00:00 GMT", "Monday, 30-Nov-70 12:00:00 GMT", "Mon Nov 30 12:00:00 1970", "Mon, 01 Jan 0001 00:00:00 GMT"},
+			[]string{"Fri, 01 Jan 1971 00:00:00 GMT"},
+		},
+		feedback.AsRetryAfter: {[]string{"Mon, 30 Nov 1970 12:00:00 GMT", "Mon, 30 Nov 0001 12:00:00 GMT"}, []string{"Wed, 31 Dec 1969 23:59:59 GMT"}},
+		feedback.AsEpoch:      {[]string{"0"}, []string{"300", "31535999"}},
+		feedback.AsEpochMilli: {[]string{"0"}, []string{"1795176300"}},
+	} {
+		for _, text := range test.none {
+			if got, err := parseUntil(as, text, noon); got != (moment{}) || err != nil {
+				t.Errorf("%q as %s is %+v, %v; want none", text, as, got, err)
+			}
+		}
+		for _, text := range test.wrong {
+			if got, err := parseUntil(as, text, noon); got != (moment{}) || !errors.Is(err, errFarAway) {
+				t.Errorf("%q as %s is %+v, %v; want that it is far away", text, as, got, err)
 			}
 		}
 	}
