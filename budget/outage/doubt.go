@@ -79,7 +79,7 @@ func (r *remembered) pass(ids []string) {
 	r.Doubts = slices.DeleteFunc(r.Doubts, func(d doubt) bool { return slices.Contains(r.Past, d.Mark.ID) })
 }
 
-// forget drops doubts of which no window counts anything any more.
+// forget drops doubts that no window counts any more.
 func (r *remembered) forget() {
 	r.Doubts = slices.DeleteFunc(r.Doubts, func(d doubt) bool { return r.Held > 0 && d.Mark.Seen <= r.Mark.Seen-r.Held })
 }

@@ -25,7 +25,7 @@ func (h *hostMemories) open() *memory {
 	}
 }
 
-// told has a process charge two seconds later, and the ledger answer that so much is used.
+// told has a process charge two seconds later, and the ledger answer how much is used.
 func (h *hostMemories) told(m *memory, id string, changes, used int64) driver.Mark {
 	h.t.Helper()
 	h.now += 2_000_000

@@ -320,7 +320,7 @@ type standing struct {
 }
 
 // locks returns the locks that last still, by the limit's name; "" is the whole budget. alone:
-// only those of which the store has not heard.
+// only those that the store has not heard of.
 func (m *memory) locks(name string, alone bool) (found map[string]standing) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

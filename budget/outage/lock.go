@@ -86,7 +86,7 @@ func (s *Store) lockAlone(r driver.Lock) (driver.Locked, error) {
 }
 
 // relock repeats in the store the locks that this host knows, since the store may have lost
-// them; with alone only those that it made alone, of which the store has not heard.
+// them; with alone only those that it made alone, unheard by the store.
 func (s *Store) relock(ctx context.Context, name string, now int64, alone bool) error {
 	for limit, lock := range s.memory.locks(name, alone) {
 		r := driver.Lock{Budget: name, Limit: limit, Now: now, Until: lock.until, Most: driver.MaxLock, Why: lock.why}
