@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -52,6 +54,7 @@ const (
 	refusedTLS     = "the server refuses this client's TLS, or asks for a certificate, which quotactl does not send; change the server's TLS settings"
 	badCertificate = "its certificate is not trusted here, or is for another name; replace it, or have this machine trust its issuer"
 	oldCertificate = "its certificate has expired or is not valid yet; renew it, or correct this machine's clock"
+	otherKind      = "the server is neither Redis nor Valkey, or a proxy changes its answers; correct the host and port of the URL"
 	noRight        = "this user may not connect; let it write to the socket, or let it through the firewall"
 )
 
@@ -116,9 +119,24 @@ func misconfigured(err error) string {
 		return badCertificate
 	case notConnected(err) && errors.Is(err, fs.ErrPermission):
 		return noRight
+	case isForeign(err):
+		return otherKind
 	}
 	return ""
 }
+
+// errForeign is what a server of another kind sends.
+var errForeign = errors.New("this is no answer of Redis")
+
+// isForeign reports whether something was answered, and is no reply of a script: another kind of server
+// sent it, the client library cannot read it, or it is no list. A connection that was cut is an outage.
+func isForeign(err error) bool {
+	var number *strconv.NumError
+	return errors.Is(err, errForeign) || errors.Is(err, redis.Nil) || errors.As(err, &number) || unreadable.MatchString(err.Error())
+}
+
+// unreadable are the client library's words.
+var unreadable = regexp.MustCompile("redis: (can't parse|invalid reply|unexpected type)")
 
 // alertInternal is the alert of a TLS server that failed, and may not the next time.
 const alertInternal = tls.AlertError(80)

@@ -5,10 +5,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
+	"regexp"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -26,6 +29,7 @@ type greeting struct {
 	line    []byte          // of the answer that is being read
 	rest    []byte          // what the library is to read first
 	refused bool            // the server has refused the greeting, and the connection is closed
+	known   bool            // its first answer began as one of Redis does
 }
 
 // checked is a greeting whose idle connection the library can check before it uses it.
@@ -78,6 +82,10 @@ var (
 	noHello = []byte("-ERR unknown command 'hello'\r\n")
 )
 
+// beginsReply is how the first answer of a server begins that speaks RESP2, with a length that an answer
+// to this store can have. Another kind of server sends something else, or more than memory holds.
+var beginsReply = regexp.MustCompile(`^([-+]|:-?\d*(\r|$)|[$*](-1?|\d{0,8})(\r|$))`)
+
 // Write sends the greeting before the first command, and keeps HELLO back.
 func (g *greeting) Write(b []byte) (int, error) {
 	if bytes.Contains(b[:min(len(b), 16)], hello) {
@@ -101,6 +109,12 @@ func (g *greeting) Read(b []byte) (int, error) {
 			return 0, io.EOF // the store sends the next command on another connection
 		}
 		n, err := g.read(b)
+		if n > 0 && !g.known {
+			if g.known = beginsReply.Match(b[:n]); !g.known {
+				line, _, _ := strings.Cut(string(b[:n]), "\n") // what follows may repeat the password
+				return 0, fmt.Errorf("%w: %s", errForeign, shown(line))
+			}
+		}
 		if g.answers == 0 || err != nil {
 			return n, err
 		}
@@ -120,6 +134,9 @@ func (g *greeting) take(b []byte) {
 			return
 		}
 		if g.answers, b = g.answers-1, after; !bytes.HasPrefix(g.line, []byte{'+'}) {
+			if !bytes.HasPrefix(g.line, []byte{'-'}) { // no answer to a greeting
+				g.line = []byte("$-1\r")
+			}
 			g.rest, g.refused = append(g.line, '\n'), true
 			_ = g.Close() // nothing was sent that could be lost
 			return

@@ -160,7 +160,7 @@ func (s *Store) send(ctx context.Context, verb, text string, keys, args []any) (
 	defer func() {
 		// The library panics on wrong lengths in a reply.
 		if problem := recover(); problem != nil {
-			cmd.SetErr(fmt.Errorf("read the reply: %v", problem))
+			cmd.SetErr(fmt.Errorf("%w: %v", errForeign, problem))
 		}
 	}()
 	if err := s.client.Process(ctx, sentOnce{cmd}); err != nil && cmd.Err() == nil {
