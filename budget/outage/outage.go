@@ -166,8 +166,12 @@ func (s *Store) reach(ctx context.Context, name string, ask func(context.Context
 	return s.unlessAway(ctx, name, func() error { return s.insist(ctx, name, ask) })
 }
 
-// reachSlowly is reach for a question of many parts, each of which the store bounds.
+// reachSlowly is reach for a question of many parts, each of which the store bounds: by what all tries of
+// a call take, as it charges nothing.
 func (s *Store) reachSlowly(ctx context.Context, name string, ask func(context.Context) error) error {
+	if s.far != nil {
+		ctx = s.far.WithTimeout(ctx, mostTimeouts*s.o.Timeout)
+	}
 	_, err := s.unlessAway(ctx, name, func() error { return s.once(ctx, name, ask) })
 	return err
 }

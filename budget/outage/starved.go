@@ -61,8 +61,8 @@ func (s *Store) insist(ctx context.Context, name string, ask func(context.Contex
 	}
 	timeout, unsure, last := s.o.Timeout, false, time.Now().Add(s.Patience())
 	for end := time.Now().Add(mostTimeouts * timeout); ; timeout *= 2 {
-		near, had := s.far.Distance()
-		began := time.Now()
+		near, _ := s.far.Distance()
+		began, heard := time.Now(), s.heard()
 		waited, since := s.queued.before()
 		until := began.Add(timeout + usualTrips*near)
 		if end.Before(until) {
@@ -79,8 +79,7 @@ func (s *Store) insist(ctx context.Context, name string, ask func(context.Contex
 			err = fmt.Errorf("%w: %s", driver.ErrUnavailable, err.Error())
 		}
 		if late {
-			_, answers := s.far.Distance()
-			answered = answered || answers > had && !s.o.PerBudget // else another server may have answered
+			answered = answered || heard()
 			starved, busy = s.queued.since(waited, since)
 		}
 		if starved {
@@ -98,11 +97,24 @@ func (s *Store) insist(ctx context.Context, name string, ask func(context.Contex
 	}
 }
 
-// once asks the store one time, and passes the outcome to the breaker.
+// heard returns what reports whether the store has answered since, or a connection to a far one was made.
+func (s *Store) heard() func() bool {
+	if s.far == nil || s.o.PerBudget { // another server may have answered
+		return func() bool { return false }
+	}
+	near, had := s.far.Distance()
+	return func() bool {
+		connected, answers := s.far.Distance()
+		return answers > had || near == 0 && connected > s.o.Timeout/mostTimeouts
+	}
+}
+
+// once asks the store one time, and passes the outcome to the breaker, which does not open for a call
+// that failed after an answer: it may have had too many parts.
 func (s *Store) once(ctx context.Context, name string, ask func(context.Context) error) error {
-	began := time.Now()
+	began, heard := time.Now(), s.heard()
 	err := whenOver(ctx, ask(ctx))
-	s.answered(ctx, name, err, time.Since(began), false)
+	s.answered(ctx, name, err, time.Since(began), heard())
 	return err
 }
 

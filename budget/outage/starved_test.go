@@ -29,10 +29,14 @@ type distantStore struct {
 	heard   int64
 	longest time.Duration // the last timeout that it was given
 	told    int64         // the caller's clock at the last finish, µs
+	trip    time.Duration // of a connection that it makes; 0: it is known already
 }
 
 func (s *distantStore) Distance() (near time.Duration, answers int64) {
-	return 100 * time.Millisecond, s.heard
+	if s.trip > 0 && s.calls == 0 {
+		return 0, s.heard
+	}
+	return cmp.Or(s.trip, 100*time.Millisecond), s.heard
 }
 
 func (s *distantStore) WithTimeout(ctx context.Context, timeout time.Duration) context.Context {
@@ -65,6 +69,14 @@ func (s *distantStore) Decide(ctx context.Context, batch driver.Batch) (driver.D
 		return driver.Decisions{}, err
 	}
 	return s.Store.Decide(ctx, batch)
+}
+
+func (s *distantStore) Spent(ctx context.Context, _ driver.SpentQuery) (driver.Spent, error) {
+	return driver.Spent{}, s.ask(ctx)
+}
+
+func (s *distantStore) History(ctx context.Context, _ driver.HistoryQuery) (driver.History, error) {
+	return driver.History{}, s.ask(ctx)
 }
 
 func (s *distantStore) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
@@ -138,6 +150,53 @@ func TestOnlyTheStoresPartCounts(t *testing.T) {
 				_, out := store.OutOfReach()
 				check.Equal(t, out, c.opened, "the breaker is open")
 			})
+		})
+	}
+}
+
+// A far store is heard when it lets a process connect; a server that hangs nearby lets it too, at once.
+func TestConnectingToAFarStore(t *testing.T) {
+	for trip, tries := range map[time.Duration]int{200 * time.Millisecond: 2, time.Millisecond: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			inner := &distantStore{late: 1, trip: trip}
+			store := distant(t, inner, nil)
+			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Hour, driver.ErrUnavailable)
+			defer cancel()
+			_, err := store.Look(ctx, driver.Look{Budget: "up/key1", Now: time.Now().UnixMicro()})
+			check.Equal(t, inner.calls, tries, "tries", trip)
+			check.Equal(t, err == nil, tries == 2, "answered", err)
+		})
+	}
+}
+
+// A question of many parts has the time of all tries. If it takes longer, the store is out of reach only
+// if it answered nothing.
+func TestAReadThatTakesTooLong(t *testing.T) {
+	for _, answers := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			inner := &distantStore{late: 2, answers: answers}
+			store := distant(t, inner, nil)
+			for what, read := range map[string]func(ctx context.Context) error{
+				"spent": func(ctx context.Context) error {
+					_, err := store.Spent(ctx, driver.SpentQuery{Budget: "up/key1"})
+					return err
+				},
+				"history": func(ctx context.Context) error {
+					_, err := store.History(ctx, driver.HistoryQuery{Budget: "up/key2"})
+					return err
+				},
+			} {
+				inner.calls, inner.longest = 0, 0
+				ctx, cancel := context.WithTimeoutCause(t.Context(), 8*time.Second, driver.ErrUnavailable)
+				check.Is(t, read(ctx), context.DeadlineExceeded, what)
+				cancel()
+				check.Equal(t, inner.longest, 8*time.Second, what, "has")
+				_, out := store.OutOfReach()
+				check.Equal(t, out, !answers, what, "opens the breaker")
+				if !answers {
+					break // the other is not asked any more
+				}
+			}
 		})
 	}
 }

@@ -29,7 +29,7 @@ const DefaultPrefix = "quotactl"
 type Options struct {
 	// Prefix is the first part of every key, a name as driver.ValidName has it; "" is DefaultPrefix.
 	Prefix string
-	// Timeout bounds one call; connecting has 1 s of its own.
+	// Timeout bounds one call; before the first answer, one may take eight. Connecting has 1 s of its own.
 	Timeout time.Duration
 	// History is how long the spend by the hour is kept; 90 days when 0, none when below 0.
 	History time.Duration
@@ -193,6 +193,9 @@ func (s *Store) Close() error {
 // server's clock and the ledger's operations, and one to decide.
 const usualTrips = 3
 
+// firstTimeouts is how many timeouts a call may take before the first answer, unless its caller bounds it.
+const firstTimeouts = 8
+
 // Distance is how far away the server is, as the shortest of the last answers, or connecting, has
 // shown; 0 if nothing has. answers is how many answers the store has had.
 func (s *Store) Distance() (near time.Duration, answers int64) {
@@ -218,10 +221,13 @@ func (s *Store) begin(ctx context.Context) (context.Context, context.CancelFunc,
 	if closed {
 		return nil, nil, fmt.Errorf("ask Redis: %w", driver.ErrClosed)
 	}
-	near, _ := s.Distance()
+	near, answers := s.Distance()
 	timeout, ok := ctx.Value(timeoutKey{}).(time.Duration)
 	if !ok {
 		timeout = s.timeout
+		if answers == 0 && !s.cluster { // nothing shows yet how far away the server is
+			timeout *= firstTimeouts
+		}
 	}
 	timeout += usualTrips * near
 	if end, bounded := ctx.Deadline(); bounded && time.Until(end) <= timeout {

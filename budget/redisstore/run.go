@@ -65,9 +65,6 @@ func (s *Store) attempts(ctx context.Context, sc lua.Script, keys []any, args fu
 		if err == nil || isAnswer(err) {
 			answered = true
 			s.follow.answered()
-			if !s.passes(err) { // a server that answers only such faults is as good as silent
-				s.pace.answered(time.Since(began))
-			}
 		}
 		switch {
 		case !followed && (notConnected(err) || hasCode(err, "NOREPLICAS")):
@@ -151,7 +148,7 @@ func (s *Store) hasIdle() bool {
 	return ok && one.PoolStats().IdleConns > 0
 }
 
-// send sends one command.
+// send sends one command. Its answer shows how far away the server is, NOSCRIPT too.
 func (s *Store) send(ctx context.Context, verb, text string, keys, args []any) (cmd *redis.Cmd) {
 	all := make([]any, 0, 3+len(keys)+len(args))
 	all = append(append(append(all, verb, text, len(keys)), keys...), args...)
@@ -163,8 +160,13 @@ func (s *Store) send(ctx context.Context, verb, text string, keys, args []any) (
 			cmd.SetErr(fmt.Errorf("%w: %v", errForeign, problem))
 		}
 	}()
-	if err := s.client.Process(ctx, sentOnce{cmd}); err != nil && cmd.Err() == nil {
+	began := time.Now()
+	err := s.client.Process(ctx, sentOnce{cmd})
+	if err != nil && cmd.Err() == nil {
 		cmd.SetErr(err)
+	}
+	if err == nil || isAnswer(err) && !s.passes(err) { // a server that answers only such faults is as good as silent
+		s.pace.answered(time.Since(began))
 	}
 	return cmd
 }

@@ -161,3 +161,11 @@ func TestUnreadableReplies(t *testing.T) {
 		<-ended
 	}
 }
+
+// That a server lacks a script shows how far away it is, also if the answer to the script itself comes late.
+func TestNoScriptIsAnAnswer(t *testing.T) {
+	store := scriptedStore([]any{answeredError("NOSCRIPT No matching script."), errors.New("it is gone")}, false, time.Minute)
+	check.Is(t, store.Ping(t.Context()), driver.ErrUnavailable, "a ping")
+	_, answers := store.Distance()
+	check.Equal(t, answers, int64(1), "answers")
+}

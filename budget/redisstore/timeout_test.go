@@ -9,7 +9,7 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// A call takes as long as the store's timeout, or another that it is given, and never longer than its
+// A call takes as long as the store's timeout, before the first answer eight times that, or another that it is given, and never longer than its
 // caller allows.
 func TestWithTimeout(t *testing.T) {
 	s := must.Get(Open(t.Context(), "redis://127.0.0.1:1", Options{Timeout: time.Minute}))(t)
@@ -22,6 +22,8 @@ func TestWithTimeout(t *testing.T) {
 	}
 	bounded, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
+	check.Equal(t, left(t.Context()), 8*time.Minute, "before the first answer")
+	s.pace.answered(0)
 	check.Equal(t, left(t.Context()), time.Minute, "its own")
 	check.Equal(t, left(bounded), time.Minute, "its own, within the caller's")
 	check.Equal(t, left(s.WithTimeout(t.Context(), 4*time.Minute)), 4*time.Minute, "another")
