@@ -51,7 +51,7 @@ func (t target) options(timeout time.Duration, network, address string, pace *pa
 	return &redis.Options{
 		Network: network, Addr: address, Dialer: t.greets(pace),
 		Protocol: protocol, MaxRetries: noRetries, DialerRetries: oneDial, DialTimeout: dialTimeout,
-		ReadTimeout: firstTimeouts*timeout + slack, WriteTimeout: timeout + slack, ContextTimeoutEnabled: true,
+		ReadTimeout: firstTimeouts*timeout + doctorTime, WriteTimeout: timeout + slack, ContextTimeoutEnabled: true,
 		PoolSize: poolSize, PoolTimeout: timeout, ConnMaxIdleTime: idleTime, TLSConfig: t.secure(),
 		DisableIdentity: true, MaintNotificationsConfig: quietly(),
 	}

@@ -23,6 +23,9 @@ const LeastClusterCommands = "cluster|slots cluster|shards readonly command"
 // tried are the major versions of servers that the tests run on.
 var tried = map[string][]string{"Redis": {"7", "8"}, "Valkey": {"8"}}
 
+// doctorTime is how long doctor waits for a first answer, which shows how far away a server is.
+const doctorTime = 10 * time.Second
+
 // probes is how many empty scripts measure the latency.
 const probes = 20
 
@@ -35,8 +38,12 @@ func (s *Store) Diagnose(ctx context.Context) []driver.Finding {
 		list = append(list, driver.Finding{Check: check, Level: level, Says: fmt.Sprintf(says, args...), Advice: advice})
 	}
 	began := time.Now()
-	if err := s.Ping(ctx); err != nil {
+	if err := s.Ping(s.WithTimeout(ctx, doctorTime)); err != nil {
 		return s.unreached(ctx, err)
+	}
+	if near, _ := s.Distance(); near > s.timeout {
+		add("connection", driver.Fault, distanceAdvice(near), "the server answers later than the timeout of %s", s.timeout)
+		return list
 	}
 	add("connection", driver.OK, "", "answers, and runs scripts, after %s", time.Since(began).Round(10*time.Microsecond))
 	tried, err := s.tryCommands(ctx)
@@ -58,10 +65,7 @@ func (s *Store) Diagnose(ctx context.Context) []driver.Finding {
 // unreached returns the findings when the store does not answer; with several servers,
 // also which of them do.
 func (s *Store) unreached(ctx context.Context, err error) []driver.Finding {
-	f := driver.Finding{Check: "connection", Level: driver.Fault, Says: err.Error(), Advice: "make sure that the server runs, and that this machine reaches it as this user"}
-	if near, _ := s.Distance(); errors.Is(err, driver.ErrUnavailable) && usualTrips*near > s.timeout/2 {
-		f.Advice = distanceAdvice(near)
-	}
+	f := driver.Finding{Check: "connection", Level: driver.Fault, Says: err.Error(), Advice: s.adviceOn(err)}
 	switch c := s.client.(type) {
 	case *redis.Ring:
 		list := s.servers(ctx)
@@ -74,6 +78,20 @@ func (s *Store) unreached(ctx context.Context, err error) []driver.Finding {
 		return append([]driver.Finding{f}, list...)
 	}
 	return []driver.Finding{f}
+}
+
+// adviceOn is what to do about a failed call; "" if its error says so.
+func (s *Store) adviceOn(err error) string {
+	near, _ := s.Distance()
+	switch {
+	case errors.Is(err, driver.ErrStoreConfig), passingAdvice(err) != "":
+		return ""
+	case isAnswer(err):
+		return "the server runs: wait until what it answered has passed, or repair that"
+	case usualTrips*near > s.timeout/2:
+		return distanceAdvice(near)
+	}
+	return "make sure that the server runs, and that this machine reaches it as this user"
 }
 
 // trial is the outcome of trying every command.

@@ -48,10 +48,8 @@ func (s *Store) servers(ctx context.Context) []driver.Finding {
 		}
 	}
 	if err != nil {
-		list = append(list, driver.Finding{
-			Check: "servers", Level: driver.Fault, Says: s.fault("look at the servers", err).Error(),
-			Advice: "make sure that they run, and that this machine reaches them as this user",
-		})
+		err = s.fault("look at the servers", err)
+		list = append(list, driver.Finding{Check: "servers", Level: driver.Fault, Says: err.Error(), Advice: s.adviceOn(err)})
 	}
 	return list
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/redisstore"
@@ -94,6 +95,19 @@ func TestDiagnoseNamesMissingPermissions(t *testing.T) {
 		if server := found(t, list, "server"); server.Level != driver.Warning || !strings.Contains(server.Advice, "+info") {
 			t.Errorf("a user that may not ask for INFO: %+v", server)
 		}
+	}
+}
+
+// A server that answers later than the timeout is waited for, so that doctor can name the distance.
+func TestDiagnoseFarAway(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	must.Do(t, openStore(t, server.URL(0), redisstore.Options{}).Ping(t.Context())) // loads the script
+	p := startProxy(t, server.Addr, 1, time.Second)
+	p.each.Store(int64(300 * time.Millisecond))
+	list := openStore(t, "redis://"+p.addr, redisstore.Options{Timeout: 20 * time.Millisecond}).Diagnose(t.Context())
+	if f := found(t, list, "connection"); len(list) != 1 || f.Level != driver.Fault || !strings.Contains(f.Says, "later than the timeout of 20ms") || !strings.Contains(f.Advice, "ms away") {
+		t.Errorf("%+v, want the distance", list)
 	}
 }
 

@@ -73,17 +73,17 @@ var misconfigurations = []struct{ code, words, advice string }{
 	{"", "can't run this command", grantCommands},
 	{"", "no permission", grantCommands},
 	{"", "permissions to", grantCommands},
+	{"", "invalid password", giveUser}, // twemproxy
 	{"", "db index", rightDatabase},
 	{"", "select is not allowed", rightDatabase},
 	{"", "unknown command", otherServer},
-	{"", "invalid password", giveUser},       // twemproxy
-	{"", "unsupported command", otherServer}, // Envoy
-	{"", "command not support", otherServer}, // Tencent's, Alibaba's
-	{"", "not support for", otherServer},
 	{"", "unknown redis command", otherServer},
 	{"", "unimplemented command", otherServer},
 	{"", "invalid request", otherServer},
 	{"", "is disabled", otherServer},
+	{"", "unsupported command", otherServer}, // Envoy
+	{"", "command not support", otherServer}, // Tencent's, Alibaba's
+	{"", "not support for", otherServer},
 	{"", "is not supported", otherServer},
 	{"", "is not allowed", otherServer}, // Codis, and a server without a command in scripts
 	{"", "is not available", otherServer},

@@ -4,12 +4,16 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io"
 	"io/fs"
 	"net"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/quotactl/quotactl/budget/driver"
 )
@@ -39,11 +43,11 @@ func TestWhatPasses(t *testing.T) {
 			answerError("ERR EVALSHA is not supported"), answerError("ERR unknown redis command 'evalsha'"), answerError("ERR unimplemented command"),
 			answerError("invalid request"), answerError(`ERR The command "EVALSHA" is disabled`),
 		},
+		giveUser:       {answerError("ERR invalid password"), answerError("WRONGPASS invalid username-password pair or user is disabled.")},
 		dropPassword:   {answerError("ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?")},
 		protectedMode:  {answerError("DENIED Redis is running in protected mode because protected mode is enabled")},
 		rightDatabase:  {answerError("ERR DB index is out of range"), answerError("ERR SELECT is not allowed in cluster mode")},
 		badCertificate: {certificate(x509.NotAuthorizedToSign), &tls.CertificateVerificationError{Err: x509.HostnameError{Certificate: &x509.Certificate{}, Host: "h"}}, &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}},
-		giveUser:       {answerError("ERR invalid password"), answerError("WRONGPASS invalid username-password pair or user is disabled.")},
 		refusedTLS:     {dialing(tls.AlertError(40)), &net.OpError{Op: "remote error", Err: tls.AlertError(116)}, tls.AlertError(70)},
 		noTLS:          {dialing(tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"})},
 		noRight:        {dialing(&fs.PathError{Op: "connect", Err: syscall.EACCES}), dialing(syscall.EPERM)},
@@ -76,6 +80,23 @@ func TestWhatPasses(t *testing.T) {
 			got := (&Store{}).fault("charge", err)
 			if errors.Is(got, driver.ErrStoreConfig) || !errors.Is(got, driver.ErrUnavailable) || !strings.Contains(got.Error(), says) {
 				t.Errorf("%v: %v, want ErrUnavailable that says %q", err, got, says)
+			}
+		}
+	}
+}
+
+// What to do about a server fits what it answered; an error that says so itself gets no other advice.
+func TestDoctorsAdviceFitsTheAnswer(t *testing.T) {
+	const reach, runs = "make sure that the server runs", "the server runs: "
+	for says, all := range map[string][]error{
+		"":    {answerError("NOAUTH Authentication required."), answerError("NOPERM x"), answerError("WRONGPASS x"), errForeign, redis.Nil, dialing(syscall.EMFILE)},
+		runs:  {answerError("ERR max number of clients reached"), answerError("BUSY Redis is busy running a script."), answerError("LOADING x")},
+		reach: {dialing(syscall.ECONNREFUSED), io.EOF, os.ErrDeadlineExceeded},
+	} {
+		for _, err := range all {
+			s := &Store{pace: &pace{}, timeout: DefaultTimeout}
+			if got := s.adviceOn(s.fault("ask the clock", err)); !strings.HasPrefix(got, says) || says == "" && got != "" {
+				t.Errorf("%v: %q, want %q", err, got, says)
 			}
 		}
 	}
