@@ -194,7 +194,7 @@ func TestContentLength(t *testing.T) {
 		"HTTP/1.1 100 Continue\r\nContent-Length: 90\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}": 2,
 	} {
 		resp, err := Read(strings.NewReader(text))
-		if err != nil || resp.ContentLength != want {
+		if err != nil || resp.Body.Close() != nil || resp.ContentLength != want {
 			t.Errorf("%q: %+v, %v; want the length %d", text, resp, err, want)
 		}
 	}
