@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // A call carries one mark: the newest that the store gave to any call or process of the
@@ -21,18 +22,33 @@ type doubt struct {
 	asked bool             // a call under way carries it
 }
 
+// sure is a charge, as of a count of changes, that the ledger was found to hold. An id alone may
+// stand for another charge later.
+type sure struct {
+	ID      string `json:"id"`
+	At      int64  `json:"at"`
+	Changes int64  `json:"changes"`
+}
+
+func sureOf(m driver.Mark) sure { return sure{m.ID, m.At, m.Changes} }
+
+// passed reports whether the history of the newest mark has this one.
+func (r *remembered) passed(m driver.Mark) bool {
+	return slices.ContainsFunc(r.Past, func(s sure) bool { return s.ID == m.ID && s.At == m.At && s.Changes >= m.Changes })
+}
+
 // maxDoubts bounds a budget's doubts; further ones are dropped. A process knows maxPast marks
 // to be held, and tells the others of pastTold.
 const (
 	maxDoubts = 64
 	maxPast   = 2 * maxDoubts
-	pastTold  = 16
+	pastTold  = 8
 )
 
 // doubt notes a mark that a newer one replaced.
 func (r *remembered) doubt(mark driver.Mark, used map[string]int64) {
 	same := func(d doubt) bool { return d.Mark.ID == mark.ID }
-	if mark.ID == "" || mark.ID == r.Mark.ID || mark.Ledger != r.Mark.Ledger || slices.Contains(r.Past, mark.ID) || slices.ContainsFunc(r.Doubts, same) {
+	if mark.ID == "" || mark.ID == r.Mark.ID || mark.Ledger != r.Mark.Ledger || r.passed(mark) || slices.ContainsFunc(r.Doubts, same) {
 		return
 	}
 	r.Doubts = slices.DeleteFunc(r.Doubts, func(d doubt) bool { return d.Mark.Ledger != r.Mark.Ledger })
@@ -44,7 +60,6 @@ func (r *remembered) doubt(mark driver.Mark, used map[string]int64) {
 // ask returns the doubts on the current mark's ledger that no call under way carries, and
 // marks them as carried.
 func (r *remembered) ask() (marks []driver.Mark) {
-	r.forget()
 	for i, d := range r.Doubts {
 		if d.Mark.Ledger == r.Mark.Ledger && !d.asked {
 			r.Doubts[i].asked = true
@@ -69,19 +84,22 @@ func (r *remembered) answered(marks []driver.Mark, held bool) {
 }
 
 // pass notes marks that the history of the newest one has: they are not in doubt.
-func (r *remembered) pass(ids []string) {
-	for _, id := range ids {
-		if id != "" && id != r.Mark.ID {
-			r.Past = append(slices.DeleteFunc(r.Past, func(one string) bool { return one == id }), id)
+func (r *remembered) pass(list ...sure) {
+	for _, one := range list {
+		if one.ID == "" || one.ID == r.Mark.ID && one.At == r.Mark.At {
+			continue
 		}
+		r.Past = slices.DeleteFunc(r.Past, func(s sure) bool {
+			if s.ID != one.ID || s.At != one.At {
+				return false
+			}
+			one.Changes = max(one.Changes, s.Changes)
+			return true
+		})
+		r.Past = append(r.Past, one)
 	}
 	r.Past = r.Past[max(0, len(r.Past)-maxPast):]
-	r.Doubts = slices.DeleteFunc(r.Doubts, func(d doubt) bool { return slices.Contains(r.Past, d.Mark.ID) })
-}
-
-// forget drops doubts that no window counts any more.
-func (r *remembered) forget() {
-	r.Doubts = slices.DeleteFunc(r.Doubts, func(d doubt) bool { return r.Held > 0 && d.Mark.Seen <= r.Mark.Seen-r.Held })
+	r.Doubts = slices.DeleteFunc(r.Doubts, func(d doubt) bool { return r.passed(d.Mark) })
 }
 
 // unanswered notes that a call which carried marks did not learn whether the ledger holds
@@ -102,6 +120,14 @@ func (m *memory) busy() (list []string) {
 		}
 	}
 	return list
+}
+
+// asks returns the limits of the process's last question on a budget: without them a store judges by
+// those that it happens to keep what it lacks.
+func (m *memory) asks(name string) []limit.Limit {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.of(name).asks
 }
 
 // confirmed takes in that the ledger holds the marks which a look carried.

@@ -80,20 +80,6 @@ func TestWhatOthersCarriedIsNotInDoubt(t *testing.T) {
 	check.Equal(t, len(others), 1, "in doubt after they did not know of each other")
 }
 
-// Nothing is in doubt of a charge that no window counts any more.
-func TestDoubtsLastAsLongAsTheWindows(t *testing.T) {
-	h := &hostMemories{t: t, dir: t.TempDir()}
-	one, other := h.open(), h.open()
-	other.mark(up)
-	h.told(one, "mine", 1, 50)
-	h.now += (24 * time.Hour).Microseconds()
-	h.told(other, "theirs", 9, 7)
-	one.freshen(up)
-	_, others := one.mark(up)
-	check.Equal(t, len(others), 0)
-	check.Equal(t, one.of(up).inDoubt("l", "day"), 0)
-}
-
 // The use that a process heard of is carried until it finds the ledger to hold it, beside the
 // mark of another process that has taken its place.
 func TestDoubtsEnd(t *testing.T) {

@@ -306,3 +306,119 @@ func TestALossBringsNothingBack(t *testing.T) {
 	s.flush()
 	s.settles(115, s.process(dir))
 }
+
+// An open reservation counts for longer than its window.
+func TestMissedThoughTheWindowIsOver(t *testing.T) {
+	s := newSides(t)
+	s.limits[0].Window = limit.RollingWindow(time.Minute)
+	dir := t.TempDir()
+	one, two, other := s.process(dir), s.process(dir), s.host()
+	s.charge(one, "a0", 1)
+	s.used(two)
+	s.used(other)
+	s.tick(2 * time.Second)
+	s.used(one)
+	s.used(two)
+	restore := s.keep()
+	s.tick(10 * time.Millisecond)
+	s.item(one, driver.Item{ID: "r1", Operation: "list", Units: 100, Lease: (10 * time.Minute).Microseconds()})
+	restore()
+	for i := range 3 {
+		s.charge(other, fmt.Sprint("b", i), 3)
+		s.tick(time.Millisecond)
+	}
+	s.charge(two, "b3", 3)
+	s.tick(70 * time.Second)
+	s.charge(two, "b4", 3)
+	s.settles(103, one, two, other) // what is reserved, and b4
+}
+
+// An id may be used again once it is not held any more.
+func TestMissedThoughItsIDWasUsedBefore(t *testing.T) {
+	s := newSides(t)
+	s.limits[0].Window = limit.RollingWindow(2 * time.Hour)
+	dir := t.TempDir()
+	one, two, other := s.process(dir), s.process(dir), s.host()
+	s.charge(one, "x", 1)
+	s.charge(two, "p", 1)
+	s.used(other)
+	s.tick(4 * time.Hour)
+	s.charge(two, "q", 1)
+	s.charge(one, "q1", 1)
+	s.tick(2 * time.Second)
+	s.used(one)
+	s.used(two)
+	s.used(other)
+	restore := s.keep()
+	s.tick(10 * time.Millisecond)
+	s.charge(one, "x", 100)
+	restore()
+	for i := range 3 {
+		s.charge(other, fmt.Sprint("b", i), 3)
+		s.tick(time.Millisecond)
+	}
+	s.charge(two, "b3", 3)
+	s.settles(114, one, two, other)
+}
+
+// What was held before its settlement may lack the settlement.
+func TestMissedThoughItWasSettledLater(t *testing.T) {
+	s := newSides(t)
+	dir := t.TempDir()
+	one, two, other := s.process(dir), s.process(dir), s.host()
+	s.charge(two, "a0", 1)
+	s.used(other)
+	s.item(one, driver.Item{ID: "r", Operation: "list", Units: 1, Lease: time.Minute.Microseconds()})
+	s.tick(2 * time.Second)
+	s.used(one)
+	s.used(two)
+	restore := s.keep()
+	_, err := one.Finish(context.Background(), driver.Finish{Budget: "up/key1", ID: "r", Units: 200, Now: s.clock.Load()})
+	must.Do(t, err)
+	s.used(one)
+	restore()
+	s.tick(10 * time.Millisecond)
+	for i := range 5 {
+		s.charge(other, fmt.Sprint("b", i), 1)
+		s.tick(time.Millisecond)
+	}
+	s.charge(two, "c", 1)
+	s.tick(2 * time.Second)
+	s.used(two)
+	s.flush()
+	s.settles(206, one, two, other) // but for c: the host's own are capped by the most that it saw used, which was before c
+}
+
+// What a process asks as it ends, it asks with its limits: the ledger that was put back may not
+// know their windows.
+func TestMissedThoughTheLimitIsNew(t *testing.T) {
+	s := newSides(t)
+	short := []limit.Limit{{Name: "hour", Quota: 1_000_000, Limit: 1_000_000, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Minute)}}
+	long := append(short[:1:1], s.limits[0])
+	dir := t.TempDir()
+	s.limits = short
+	one, two, other := s.process(dir), s.process(dir), s.host()
+	s.charge(one, "a0", 1)
+	s.used(two)
+	s.used(other)
+	s.tick(2 * time.Second)
+	s.used(one)
+	s.used(two)
+	restore := s.keep() // before the day's limit came
+	s.tick(10 * time.Millisecond)
+	s.limits = long
+	s.charge(one, "a1", 100)
+	s.charge(one, "a2", 100)
+	restore()
+	s.limits = short
+	for i := range 5 {
+		s.charge(other, fmt.Sprint("b", i), 3)
+		s.tick(time.Millisecond)
+	}
+	s.charge(two, "b9", 3) // an older configuration
+	must.Do(t, two.Close())
+	s.tick(61 * time.Minute)
+	must.Do(t, one.Close())
+	s.limits = []limit.Limit{long[1], long[0]}
+	s.settles(200+1+15+3, s.process(dir))
+}

@@ -77,7 +77,6 @@ func (r *remembered) named(ledger string) string {
 // sort moves to Owed what each limit had used on a ledger that is not the mark's or has
 // lost something.
 func (r *remembered) sort() {
-	r.forget()
 	for name, u := range r.Limits {
 		u.Ledger = r.named(u.Ledger)
 		if u.Ledger != r.Mark.Ledger || !r.live(u.Ledger) {
@@ -101,8 +100,10 @@ func (r *remembered) sort() {
 // had used as of it. Answers may arrive in another order than the store gave them: the
 // latest one of each limit counts, and the usage of a lost ledger goes to Owed.
 func (r *remembered) learn(mark driver.Mark, carried []driver.Mark, limits []limit.Limit, used func(i int) (amount int64, told bool)) {
-	r.answers++
-	before, past := r.Mark, slices.Clone(r.Past)
+	if r.answers++; len(limits) > 0 {
+		r.asks = limits
+	}
+	before, past := r.Mark, r.Past
 	r.answered(carried, mark.Ledger != "") // without a ledger the store did not check the marks
 	r.tell(mark)
 	if mark.Ledger == "" {
@@ -113,13 +114,12 @@ func (r *remembered) learn(mark driver.Mark, carried []driver.Mark, limits []lim
 		r.doubt(before, r.used())
 	}
 	if r.Mark.ID == mark.ID {
-		if !follows || before.Ledger != mark.Ledger {
-			past = nil
+		if follows && before.Ledger == mark.Ledger && before.ID != mark.ID {
+			r.Past = past
 		}
 		for _, one := range carried {
-			past = append(past, one.ID)
+			r.pass(sureOf(one))
 		}
-		r.pass(past)
 	} else {
 		told := map[string]int64{}
 		for i, l := range limits {
@@ -212,18 +212,18 @@ func (r *remembered) merge(other *remembered) {
 	for _, id := range other.Gone {
 		r.lose(id)
 	}
-	before, used, past := r.Mark, r.used(), r.Past
+	before, used, past := r.Mark, r.used(), slices.Clone(r.Past)
 	switch r.follow(r.newer(other.Mark, r.Mark)); {
 	case r.Mark.Ledger != other.Mark.Ledger || r.Mark.Ledger != before.Ledger:
 	case r.Mark.ID != other.Mark.ID: // ours
-		if slices.Contains(r.Past, other.Mark.ID) {
-			r.pass(other.Past)
+		if r.passed(other.Mark) {
+			r.pass(other.Past...)
 		}
 	default:
-		if before.ID != other.Mark.ID && !slices.Contains(other.Past, before.ID) {
+		if before.ID != other.Mark.ID && !other.passed(before) {
 			past = nil
 		}
-		r.pass(slices.Concat(other.Past, past))
+		r.pass(slices.Concat(other.Past, past)...)
 	}
 	r.takeOver(other)
 	r.doubt(before, used)

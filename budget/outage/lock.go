@@ -44,7 +44,7 @@ func (s *Store) lock(ctx context.Context, r driver.Lock) (driver.Locked, error) 
 	}
 	if err == nil && locked.Until > locked.Now {
 		s.remember(r.Budget, r.Limit, locked.Now, locked.Until, locked.Why, false)
-		s.see(ctx, r.Budget, nil)
+		s.see(ctx, r.Budget, s.memory.asks(r.Budget))
 	}
 	return locked, err
 }
@@ -88,6 +88,9 @@ func (s *Store) lockAlone(r driver.Lock) (driver.Locked, error) {
 // relock repeats in the store the locks that this host knows, since the store may have lost
 // them; with alone only those that it made alone, unheard by the store.
 func (s *Store) relock(ctx context.Context, name string, now int64, alone bool) error {
+	if alone && len(s.memory.locks(name, alone)) > 0 {
+		s.memory.refresh(name) // another process may have told the store
+	}
 	for limit, lock := range s.memory.locks(name, alone) {
 		r := driver.Lock{Budget: name, Limit: limit, Now: now, Until: lock.until, Most: driver.MaxLock, Why: lock.why}
 		if lock.until == 0 {

@@ -149,3 +149,21 @@ func TestObserveWhileAway(t *testing.T) {
 		t.Fatalf("a reservation that nobody counted: %+v, %v", reserved, err)
 	}
 }
+
+// A lock that the host made alone stands where its next call is another lock.
+func TestLockWhileAwayThenAnother(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.withSearch()
+	b := w.host(t.TempDir())
+	w.charged(b, "first", budget.SourceStore)
+	w.store.gone.Store(true)
+	w.lock(b, "day", "rule: 403")
+	w.store.gone.Store(false)
+	for end := time.Now().Add(5 * time.Minute); len(w.standing()) == 0 && time.Now().Before(end); <-time.After(50 * time.Millisecond) {
+		w.lock(b, "search", "rule: 429")
+	}
+	_, err := w.charge(b, "list", "")
+	check.Is(t, err, budget.ErrLocked)
+	check.Equal(t, len(w.standing()), 2, "locks in the store")
+}

@@ -64,22 +64,24 @@ type remembered struct {
 	// to and has not reported on: if another process of the host recovered one, it did not
 	// know these charges. Only a process that ends writes these two, for the next one.
 	Doubts []doubt `json:"doubts,omitempty"`
-	// Past are the ids of marks that Mark's ledger was found to hold, the newest last.
-	Past   []string        `json:"past,omitempty"`
+	// Past are marks that the history of Mark has, the newest last.
+	Past   []sure          `json:"passed,omitempty"`
 	Untold map[string]bool `json:"untold,omitempty"`
 	file   driver.Mark     // the mark in the directory when it was last read or written
 	by     string          // names this process in its stretches
 
-	answers int         // of the store, to this process
-	disk    *sync.Mutex // held while the budget's files are written; locked before memory.mu
-	fresh   []stretch   // this process's charges that are not in the file of the host's own charges yet
-	writing []stretch   // those that are being written there
+	answers int           // of the store, to this process
+	asks    []limit.Limit // those of its last question
+	disk    *sync.Mutex   // held while the budget's files are written; locked before memory.mu
+	fresh   []stretch     // this process's charges that are not in the file of the host's own charges yet
+	writing []stretch     // those that are being written there
 	// asked is whether the store was found to lack each of the host's charges, by id, until
 	// that is written.
 	asked    map[string]bool
 	reserved map[string]reserved
 
 	saved  int64 // when it was last written, µs by the wall clock
+	unread bool  // the file of the host's own charges cannot be read
 	warned bool  // the last write failed, and the caller of save has warned of it
 	read   int64 // when the directory was last read, µs by the wall clock
 	dirty  bool
@@ -155,11 +157,11 @@ func (m *memory) saw(batch driver.Batch, d driver.Decisions) error {
 				continue
 			}
 			for _, l := range batch.Limits {
-				if r.Facts[l.Name].Until > 0 && item.CheckedBy(l) && !l.Observe {
+				if t := r.Facts[l.Name]; t.Until > 0 && !t.Alone && item.CheckedBy(l) && !l.Observe {
 					m.note(r, l.Name, facts{}, 0)
 				}
 			}
-			if r.Facts[""].Until > 0 && !batch.Observe {
+			if t := r.Facts[""]; t.Until > 0 && !t.Alone && !batch.Observe {
 				m.note(r, "", facts{}, 0)
 			}
 		case d.Items[i].Result == driver.Refused && !d.Items[i].Recovering && (item.Floor == 0 && !keeps(d.Items[i]) && !held(batch.Limits, *item, &d, i) || d.Items[i].Locked):
@@ -216,12 +218,12 @@ func (m *memory) lookedAtLocks(r *remembered, view driver.View) {
 			continue
 		}
 		stands[lock.Limit] = true
-		if t := r.Facts[lock.Limit]; !t.Locked || t.End != lock.Until {
+		if t := r.Facts[lock.Limit]; !t.Locked || t.End != lock.Until && !(t.Alone && t.End > lock.Until) {
 			m.note(r, lock.Limit, facts{Locked: true, Why: lock.Why, End: lock.Until}, lock.Until-view.Now)
 		}
 	}
 	for limit, t := range r.Facts {
-		if t.Locked && t.Until > 0 && !stands[limit] {
+		if t.Locked && !t.Alone && t.Until > 0 && !stands[limit] {
 			m.note(r, limit, facts{}, 0)
 		}
 	}

@@ -123,10 +123,10 @@ func (s *Store) confirm() {
 	for _, name := range s.memory.busy() {
 		s.memory.refresh(name)
 		mark, others := s.memory.mark(name)
-		if len(others) == 0 {
+		if len(others) == 0 || ctx.Err() != nil {
 			continue
 		}
-		look := driver.Look{Budget: name, Now: s.wall(), Mark: mark, Others: others}
+		look := driver.Look{Budget: name, Now: s.wall(), Limits: s.memory.asks(name), Mark: mark, Others: others}
 		if view, err := s.lookWith(ctx, look); err == nil {
 			s.memory.confirmed(look, view.Mark)
 		}

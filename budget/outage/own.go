@@ -240,10 +240,7 @@ func (m *memory) own(name string) []stretch {
 	if err := m.saveOwn(name, r, true); err != nil {
 		m.warn(name, err)
 	}
-	list, _, _, err := m.loadOwn(name)
-	if err != nil {
-		m.warn(name, err)
-	}
+	list, _, _, _ := m.loadOwn(name) // saveOwn has warned
 	list = append(list, r.fresh...)
 	for id, one := range r.reserved {
 		list = append(list, stretch{ID: id, From: one.until, At: one.until, Amounts: one.amounts(one.units)})

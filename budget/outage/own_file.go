@@ -122,9 +122,13 @@ func (m *memory) appendOwn(name string, r *remembered) error {
 // store lacks. It sets a damaged file aside. m.mu is held, but not during the write.
 func (m *memory) rewriteOwn(name string, r *remembered) error {
 	own, data, why, err := m.loadOwn(name)
-	if err != nil {
-		return err
+	if unread := r.unread; err != nil { // it stays, and the other file is written all the same
+		if r.unread = true; !unread {
+			m.warn(name, err)
+		}
+		return nil
 	}
+	r.unread = false
 	if why != nil {
 		m.damaged(name, "own", m.ownFile(name), data, why)
 	}

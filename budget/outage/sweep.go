@@ -21,6 +21,9 @@ const forgottenAfter = 8 * 24 * time.Hour
 // next one: nobody waits for seconds for a command to end.
 const enough = 300
 
+// longestWindow is that of a year, in µs.
+const longestWindow = 366 * 24 * int64(time.Hour/time.Microsecond)
+
 // waitingFolder has a file for each call that waits, locked by its process; see budget.Spec.WaitDir.
 const waitingFolder = "waiting"
 
@@ -50,10 +53,15 @@ func (m *memory) sweep() {
 			case age > abandoned && (strings.HasPrefix(name, ".tmp-") || folder == waitingFolder && !isLocked(path)):
 				_ = os.Remove(path)
 			case folder == waitingFolder || !driver.ValidBudget(name) || age <= forgottenAfter:
-			case !m.removeForgotten(name):
-				return // the next sweep tries again
 			default:
-				if gone++; gone >= enough && m.ends() {
+				removed, ok := m.removeForgotten(name)
+				if !ok {
+					return // the next sweep tries again
+				}
+				if removed {
+					gone++
+				}
+				if gone >= enough && m.ends() {
 					_ = os.Remove(mark)
 					return
 				}
@@ -74,20 +82,20 @@ func isLocked(path string) bool {
 
 // removeForgotten removes a budget's files if it is forgotten. It is false if another process does
 // not stop writing to own/: then it removes nothing.
-func (m *memory) removeForgotten(name string) bool {
+func (m *memory) removeForgotten(name string) (removed, ok bool) {
 	m.mu.Lock()
 	unlock, ok := m.lockFile(true)
 	m.mu.Unlock()
 	if !ok {
-		return false
+		return false, false
 	}
 	defer unlock()
-	if m.forgotten(name) {
+	if removed = m.forgotten(name); removed {
 		_ = os.Remove(m.file(name)) // the next sweep tries again
 		_ = os.Remove(m.ownFile(name))
 		_ = os.RemoveAll((&journal{dir: m.dir}).folder(name)) // what nobody recorded, since nobody returned
 	}
-	return true
+	return removed, true
 }
 
 // ends reports whether the process is about to end.
@@ -103,12 +111,13 @@ func (m *memory) forgotten(name string) bool {
 	r, err := m.load(name)
 	at, held := r.Mark.Seen, r.Held
 	if held == 0 {
-		held = (366 * 24 * time.Hour).Microseconds()
+		held = longestWindow
 	}
-	for _, path := range []string{m.ownFile(name), (&journal{dir: m.dir}).folder(name)} {
-		if info, err := os.Stat(path); err == nil {
-			at = max(at, info.ModTime().UnixMicro())
-		}
+	if info, err := os.Stat(m.ownFile(name)); err == nil {
+		at = max(at, info.ModTime().UnixMicro())
+	}
+	if info, err := os.Stat((&journal{dir: m.dir}).folder(name)); err == nil {
+		at = max(at, info.ModTime().UnixMicro()+longestWindow-held) // the store may count its charges for longer
 	}
 	for _, t := range r.Facts {
 		at = max(at, t.End-held)

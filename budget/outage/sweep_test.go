@@ -96,13 +96,11 @@ func TestFilesOfIdleBudgetsGo(t *testing.T) {
 			must.Do(t, m.locked(name, "", at, at+one.locked.Microseconds(), "closed", false))
 		}
 		m.close()
-		journals := (&journal{dir: h.dir}).folder(name) // what an outage left, and nobody has recorded
-		must.Do(t, errors.Join(os.MkdirAll(journals, 0o700), os.WriteFile(filepath.Join(journals, "a.charge"), nil, 0o600)))
-		for _, path := range []string{m.file(name), m.ownFile(name), journals} {
+		for _, path := range []string{m.file(name), m.ownFile(name)} {
 			must.Do(t, os.Chtimes(path, then, then))
 		}
 		defer func() {
-			for _, path := range []string{m.file(name), m.ownFile(name), journals} {
+			for _, path := range []string{m.file(name), m.ownFile(name)} {
 				_, err := os.Stat(path)
 				check.Equal(t, err == nil, one.stays, path, one)
 			}
@@ -121,20 +119,41 @@ func TestFilesOfIdleBudgetsGo(t *testing.T) {
 	check.Equal(t, os.IsNotExist(err), true, "what a write left")
 }
 
-// A process that ends leaves most of a long sweep to the next one.
+// Charges of an outage that nobody has recorded stay for a year: their window may be longer than
+// those that the host has heard of.
+func TestUnrecordedChargesStay(t *testing.T) {
+	t.Parallel()
+	m := (&hostMemory{t: t, dir: t.TempDir()}).open()
+	must.Do(t, os.Mkdir(filepath.Join(m.dir, "memory"), 0o700))
+	for days, stays := range map[time.Duration]bool{9: true, 300: true, 380: false} {
+		name, then := fmt.Sprint("shop/v", int(days)), time.Now().Add(-days*24*time.Hour)
+		must.Do(t, os.WriteFile(m.file(name), []byte(`{"limits": {}, "held": 60000000}`), 0o600))
+		j := journal{dir: m.dir}
+		must.Do(t, j.write(&record{Budget: name, ID: "x", Boot: "boot", At: 1, Charge: &chargeRecord{Operation: "list", Units: 2}}))
+		must.Do(t, errors.Join(os.Chtimes(m.file(name), then, then), os.Chtimes(j.folder(name), then, then)))
+		defer func() { check.Equal(t, j.pending(name), stays, days, "days") }()
+	}
+	m.sweep()
+}
+
+// A process that ends leaves most of a long sweep to the next one; budgets that still count are no
+// part of it.
 func TestALongSweepDelaysNoEnd(t *testing.T) {
 	t.Parallel()
 	m := (&hostMemory{t: t, dir: t.TempDir()}).open()
-	then := time.Now().Add(-400 * 24 * time.Hour)
 	must.Do(t, os.Mkdir(filepath.Join(m.dir, "memory"), 0o700))
+	put := func(name string, days time.Duration, text string) {
+		then := time.Now().Add(-days * 24 * time.Hour)
+		must.Do(t, errors.Join(os.WriteFile(m.file(name), []byte(text), 0o600), os.Chtimes(m.file(name), then, then)))
+	}
 	for i := range enough + 50 {
-		path := m.file(fmt.Sprint("shop/v", i))
-		must.Do(t, os.WriteFile(path, []byte(`{"limits": {}}`), 0o600))
-		must.Do(t, os.Chtimes(path, then, then))
+		put(fmt.Sprint("shop/v", i), 400, `{"limits": {}}`)
+		put(fmt.Sprint("shop/month", i), 9, fmt.Sprintf(`{"limits": {}, "held": %d, "newest": {"Seen": %d}}`, 30*24*time.Hour.Microseconds(), time.Now().Add(-9*24*time.Hour).UnixMicro()))
 	}
 	m.closed = true
 	for _, left := range []int{50, 0} {
 		m.sweep()
-		check.Equal(t, len(m.names()), left, "files are left")
+		check.Equal(t, len(m.names()), enough+50+left, "files are left")
 	}
+	check.NoError(t, check.Err(os.Stat(filepath.Join(m.dir, "swept"))))
 }
