@@ -160,11 +160,9 @@ func (r *run) spentSince(began time.Time) {
 	const skew = time.Minute
 	span := time.Since(began) + skew
 	found, err := r.budget.RunSpent(ctx, r.label, span)
-	strays := false // charges without a run, which may be its own
+	strays := int64(0)
 	if err == nil && found.Total.Calls == 0 {
-		var all budget.Spent
-		all, err = r.budget.Spent(ctx, budget.ByRun, max(time.Since(began), time.Microsecond))
-		strays = slices.ContainsFunc(all.Rows, func(row budget.SpentRow) bool { return row.Name == "" && row.Calls > 0 })
+		strays, err = r.strays(ctx, max(time.Since(began), time.Microsecond))
 	}
 	if err != nil {
 		r.log.Warn("the units that the command spent are not known", "error", err)
@@ -172,7 +170,7 @@ func (r *run) spentSince(began time.Time) {
 		r.record.Warning = fmt.Sprintf("the units that it spent are not known, since the ledger could not be read: quotactl ledger %s --by run shows them: %v", r.job.Budget, err)
 		return
 	}
-	if strays {
+	if strays > 0 {
 		r.record.Unknown, r.record.Warning = true, namesNoRun
 		return
 	}
@@ -185,6 +183,24 @@ func (r *run) spentSince(began time.Time) {
 	if merged || !found.Since.IsZero() {
 		r.record.Spent = nil
 	}
+}
+
+// strays counts the calls without a run's label in the last span; drift and what was recovered are none.
+func (r *run) strays(ctx context.Context, span time.Duration) (calls int64, err error) {
+	for _, by := range []budget.GroupBy{budget.ByRun, budget.ByOperation} {
+		spent, err := r.budget.Spent(ctx, by, span)
+		if err != nil {
+			return 0, err
+		}
+		for _, row := range spent.Rows {
+			if by == budget.ByRun && row.Name == "" {
+				calls += row.Calls
+			} else if by == budget.ByOperation && limit.IsPseudo(row.Name) {
+				calls -= row.Calls
+			}
+		}
+	}
+	return calls, nil
 }
 
 // namesNoRun is the warning of a command that no charge names.

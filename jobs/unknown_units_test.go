@@ -6,6 +6,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs/needs"
@@ -46,13 +47,16 @@ func TestUnitsThatAreNotKnown(t *testing.T) {
 type strayed struct {
 	driver.Store
 	own    int64
-	others []driver.SpentRow
+	others []driver.SpentRow // by run
+	pseudo []driver.SpentRow // by operation
 }
 
 func (s strayed) Spent(_ context.Context, q driver.SpentQuery) (driver.Spent, error) {
 	switch {
-	case q.Run == "":
+	case q.By == driver.ByRun:
 		return driver.Spent{Now: q.Now, Rows: s.others}, nil
+	case q.Run == "":
+		return driver.Spent{Now: q.Now, Rows: s.pseudo}, nil
 	case s.own > 0:
 		return driver.Spent{Now: q.Now, Rows: []driver.SpentRow{{Name: "videos.list", Units: s.own, Calls: 1}}}, nil
 	}
@@ -69,6 +73,7 @@ func TestChargesThatNameNoRun(t *testing.T) {
 		"no charge":      {},
 		"another run's":  {ledger: strayed{others: []driver.SpentRow{other}}},
 		"one without":    {ledger: strayed{others: []driver.SpentRow{other, none}}, unknown: true},
+		"drift":          {ledger: strayed{others: []driver.SpentRow{none}, pseudo: []driver.SpentRow{{Name: limit.DriftOperation("daily"), Units: 3, Calls: 1}}}},
 		"one of its own": {ledger: strayed{own: 2, others: []driver.SpentRow{none}}},
 	} {
 		w := checkpointed(t, `exit 75`)

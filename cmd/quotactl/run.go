@@ -38,7 +38,8 @@ second signal stops at once, with exit code 130. The configuration is reloaded
 on SIGHUP and when its file changes, unless it has errors (docs/operations.md).
 
 --once runs one pass now of each job, or of those named. A pass that runs out of
-units is exhausted, which is not a failure; a failed run makes the exit code 1.
+units is exhausted, which is not a failure; a failed run makes the exit code 1,
+or 69 where the store alone is why.
 Such passes replace no scheduled tick.
 
 --listen also answers charges of programs in any language, over HTTP

@@ -55,7 +55,7 @@ one; quotactl run --once runs a pass in this process instead.
 
 --wait shows the result when the pass has ended. Exit code 0: it succeeded or
 was exhausted. 1: a run failed, the pass was cancelled or withdrawn, or it has
-not ended in time.
+not ended in time. 69: runs failed because of the store alone.
 
 --cancel withdraws the requests that no daemon has started, which are recorded
 as skipped, and the passes that wait for units (on_exhausted = "defer"). To end
