@@ -218,7 +218,7 @@ func (m *memory) lookedAtLocks(r *remembered, view driver.View) {
 			continue
 		}
 		stands[lock.Limit] = true
-		if t := r.Facts[lock.Limit]; !t.Locked || t.End != lock.Until && !(t.Alone && t.End > lock.Until) {
+		if t := r.Facts[lock.Limit]; !t.Locked || t.End != lock.Until && (!t.Alone || t.End < lock.Until) {
 			m.note(r, lock.Limit, facts{Locked: true, Why: lock.Why, End: lock.Until}, lock.Until-view.Now)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 
@@ -132,11 +133,13 @@ var errForeign = errors.New("this is no answer of Redis")
 // sent it, the client library cannot read it, or it is no list. A connection that was cut is an outage.
 func isForeign(err error) bool {
 	var number *strconv.NumError
-	return errors.Is(err, errForeign) || errors.Is(err, redis.Nil) || errors.As(err, &number) || unreadable.MatchString(err.Error())
+	return errors.Is(err, errForeign) || errors.Is(err, redis.Nil) || errors.As(err, &number) || unreadable().MatchString(err.Error())
 }
 
 // unreadable are the client library's words.
-var unreadable = regexp.MustCompile("redis: (can't parse|invalid reply|unexpected type)")
+var unreadable = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile("redis: (can't parse|invalid reply|unexpected type)")
+})
 
 // alertInternal is the alert of a TLS server that failed, and may not the next time.
 const alertInternal = tls.AlertError(80)

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -84,7 +85,9 @@ var (
 
 // beginsReply is how the first answer of a server begins that speaks RESP2, with a length that an answer
 // to this store can have. Another kind of server sends something else, or more than memory holds.
-var beginsReply = regexp.MustCompile(`^([-+]|:-?\d*(\r|$)|[$*](-1?|\d{0,8})(\r|$))`)
+var beginsReply = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^([-+]|:-?\d*(\r|$)|[$*](-1?|\d{0,8})(\r|$))`)
+})
 
 // Write sends the greeting before the first command, and keeps HELLO back.
 func (g *greeting) Write(b []byte) (int, error) {
@@ -110,7 +113,7 @@ func (g *greeting) Read(b []byte) (int, error) {
 		}
 		n, err := g.read(b)
 		if n > 0 && !g.known {
-			if g.known = beginsReply.Match(b[:n]); !g.known {
+			if g.known = beginsReply().Match(b[:n]); !g.known {
 				line, _, _ := strings.Cut(string(b[:n]), "\n") // what follows may repeat the password
 				return 0, fmt.Errorf("%w: %s", errForeign, shown(line))
 			}
