@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,7 +20,7 @@ func (m *machine) account(t *testing.T, in jobs.State, c *tally) {
 	_, list := load(t, m.config)
 	views := must.Get(jobs.Look(context.Background(), in, list))(t)
 	turned := 0
-	b := books{t: t, network: m.network, files: readFiles(t, filepath.Join(m.folder, "data"))}
+	b := books{t: t, network: m.network, files: readFiles(t, filepath.Join(m.folder, "data")), shared: map[time.Time][]int{}}
 	for i, j := range list {
 		records := must.Get(jobs.History(context.Background(), in, j.Name, time.Time{}, time.Time{}, 1_000_000))(t)
 		for _, a := range views[i].Active {
@@ -90,6 +91,8 @@ type books struct {
 	units         int64
 	lost, resumed int // runs
 	wentOn        int // passes that were deferred, and went on
+
+	shared map[time.Time][]int // pages that another file may have too, by ticks
 }
 
 // read reads a record beside its runs' files. A run that goes on where another was
@@ -114,11 +117,15 @@ func (b *books) read(j *jobs.Job, r jobs.Record) {
 		if !there {
 			continue
 		}
-		if twice := b.network.keep(pages); twice > 0 {
+		delete(b.files, run.Output)
+		if run.Resumed && run.Reason == jobs.ReasonStore { // if it could store no checkpoint, the next run resumed where it did
+			b.shared[r.Tick.Time] = append(b.shared[r.Tick.Time], pages...)
+			continue
+		}
+		if twice := b.network.keep(pages, r.Tick.Time); twice > 0 {
 			b.t.Errorf("job %s: %s has %d pages that another file has too", j.Name, run.Output, twice)
 		}
 		b.kept += len(pages)
-		delete(b.files, run.Output)
 	}
 }
 
@@ -127,8 +134,12 @@ func (b *books) read(j *jobs.Job, r jobs.Record) {
 // heartbeat, and what it had written after its last checkpoint is fetched again.
 func (b *books) close() string {
 	left := 0
-	for _, pages := range b.files {
-		left += len(pages) - b.network.keep(pages)
+	for tick, pages := range b.shared {
+		b.kept += len(pages) - b.network.keep(pages, tick)
+	}
+	for path, pages := range b.files {
+		name, _, _ := strings.Cut(filepath.Base(path), ".")
+		left += len(pages) - b.network.keep(pages, must.Get(time.Parse(jobs.TickFormat, name))(b.t))
 	}
 	most := 20 * 8 * (b.lost + 1)
 	if off := b.kept + left - b.pages; max(off, -off) > most {

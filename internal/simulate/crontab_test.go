@@ -96,7 +96,7 @@ func (e *cronEntry) fetch(region string) {
 	}
 	pages, err := pagesOf(file.Bytes())
 	check.NoError(e.t, err)
-	e.network.keep(pages)
+	e.network.keep(pages, e.network.clock.now())
 }
 
 // attempts is how often a page is asked for that fails.

@@ -69,11 +69,9 @@ func ask[R any](ctx context.Context, h *handle, what string, do func() (R, error
 		return do()
 	case state == mute:
 		h.reach.unanswered.Add(1)
-		done, err := do()
-		if err != nil {
+		if _, err := do(); err != nil {
 			return none, err
 		}
-		h.unheard(done)
 	default:
 		h.reach.unanswered.Add(1)
 	}
@@ -87,16 +85,17 @@ func ask[R any](ctx context.Context, h *handle, what string, do func() (R, error
 	}
 }
 
-// unheard notes what a decision took whose answer is lost.
-func (h *handle) unheard(answer any) {
-	done, ok := answer.(driver.Decisions)
-	if !ok {
-		return
-	}
+// unheard notes what decisions took whose answers are lost.
+func (h *handle) unheard(b driver.Batch, made driver.Decisions) {
 	m := h.daemon.machine
-	for _, got := range done.Items {
-		if got.Result == driver.Granted && !got.Replayed && got.At > 0 {
-			m.network.lose(keptAnswer, m.clock.now(), got.Units)
+	for i, got := range made.Items {
+		if got.Result != driver.Granted || got.Replayed || got.At == 0 {
+			continue
+		}
+		item, at := &b.Items[i], time.UnixMicro(got.At)
+		m.network.lose(keptAnswer, at, got.Units)
+		if item.Labels.Job == m.month.important && len(item.Needs) == 0 {
+			m.network.take(at, at.Add(time.Duration(item.Lease)*time.Microsecond), got.Units)
 		}
 	}
 }
@@ -110,9 +109,15 @@ func (h *handle) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, 
 			*d = d.Add(late)
 		}
 	}
-	return ask(ctx, h, "decide", func() (driver.Decisions, error) {
-		return h.daemon.machine.decide(h.daemon, b, func() (driver.Decisions, error) { return h.store.Decide(ctx, b) })
+	var made driver.Decisions
+	done, err := ask(ctx, h, "decide", func() (_ driver.Decisions, err error) {
+		made, err = h.daemon.machine.decide(h.daemon, b, func() (driver.Decisions, error) { return h.store.Decide(ctx, b) })
+		return made, err
 	})
+	if err != nil {
+		h.unheard(b, made)
+	}
+	return done, err
 }
 
 func (h *handle) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {

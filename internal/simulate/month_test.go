@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -42,6 +43,8 @@ type month struct {
 	filled func(day int) time.Time   // when what is left of a day's units is begun to be spent
 	busy   []func(day int) time.Time // when most is under way
 	wanted int                       // pages of the important job in a day
+
+	guaranteed int64 // units of that job's share
 }
 
 // span is a stretch of time.
@@ -117,13 +120,18 @@ func draw(t *testing.T, s setting, seed uint64, days int) month {
 // stands still in the midst of a pass, alone, until another has taken that for lost.
 func (m *month) plan(t *testing.T, luck *rand.Rand) {
 	t.Helper()
-	_, list := load(t, writeConfig(t, t.TempDir(), m.setting))
+	cfg, list := load(t, writeConfig(t, t.TempDir(), m.setting))
 	missed, backfill := jobOf(list, m.missing), jobOf(list, filling)
 	const about = time.Hour
 	m.filled = func(day int) time.Time { return backfill.Next(m.midnight(day)) }
 	m.busy = []func(int) time.Time{m.filled}
 	if m.important != "" {
 		m.protect(jobOf(list, m.important))
+		for _, l := range must.Get(cfg.Spec("youtube/key1"))(t).Limits {
+			if share := l.ShareOf(m.important); share >= 0 {
+				m.guaranteed = l.Guarantees()[share]
+			}
+		}
 	}
 
 	day := m.midnight(luck.IntN(m.days))

@@ -46,6 +46,8 @@ type network struct {
 	lost  []loss
 	taken []taken   // by the stranger
 	told  time.Time // the time that the sandbox sees; zero: the true one
+
+	guarantees map[int]*guarantee // by days
 }
 
 // page is what was answered to a request. Its number stands in the answer, so that
@@ -57,6 +59,7 @@ type page struct {
 	asked string // its q, which is the important job's name in that one's requests
 	place string // the page of a listing that it is
 	kept  bool   // a file has it
+	of    int    // the day of the tick whose file has it
 }
 
 // loss is units that no page can stand for.
@@ -84,7 +87,7 @@ func (n *network) lose(kind lossKind, at time.Time, units int64) {
 
 func newNetwork(t *testing.T, m month, c *clock) *network {
 	t.Helper()
-	n := &network{month: m, clock: c}
+	n := &network{month: m, clock: c, guarantees: map[int]*guarantee{}}
 	var err error
 	n.sandbox, err = sandbox.New(sandbox.Config{
 		Quota: quota, Results: listing, Seed: m.seed, Now: n.upstreamTime,
@@ -156,6 +159,9 @@ func (n *network) ask(r *http.Request, hold func()) (*http.Response, error) {
 		if !<-heard {
 			n.lose(unheardAnswer, counted, priceOf(r.URL.Path))
 			ended = began.Add(n.lease) // by then nothing of it is open
+		}
+		if n.month.important != "" && r.URL.Query().Get("q") == n.month.important {
+			n.take(began, ended, priceOf(r.URL.Path))
 		}
 		if n.month.day(began) != n.month.day(ended) {
 			n.lose(astrideOfDays, began, priceOf(r.URL.Path))
@@ -249,15 +255,16 @@ func pagesOf(text []byte) (list []int, err error) {
 	return list, nil
 }
 
-// keep counts pages as kept, and returns how many of them were before.
-func (n *network) keep(pages []int) (twice int) {
+// keep counts pages as kept by the pass of a tick, and returns how many of them were before.
+func (n *network) keep(pages []int, tick time.Time) (twice int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, i := range pages {
 		if n.pages[i].kept {
 			twice++
+			continue
 		}
-		n.pages[i].kept = true
+		n.pages[i].kept, n.pages[i].of = true, n.month.day(tick)
 	}
 	return twice
 }

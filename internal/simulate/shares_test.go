@@ -79,9 +79,7 @@ func checkShares(t *testing.T, m month, c *tally) {
 		if d.Rejected > 0 || d.Units > most {
 			t.Errorf("%s: the upstream counted %d units and rejected %d requests, want at most %d and none", name, d.Units, d.Rejected, most)
 		}
-		if !m.complete(d) {
-			t.Errorf("%s: files have %d pages of %s, want %d", name, len(d.important), m.important, m.wanted)
-		}
+		m.checkImportant(t, d, name)
 	}
 }
 

@@ -84,6 +84,7 @@ func (m *machine) decide(d *daemon, b driver.Batch, decide func() (driver.Decisi
 	if err != nil {
 		return done, err
 	}
+	m.network.decided(b, done)
 	for i, got := range done.Items {
 		if item := &b.Items[i]; len(item.Needs) > 0 && !item.DryRun && got.Result == driver.Granted && !got.Replayed {
 			m.holds.Add(1)

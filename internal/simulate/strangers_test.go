@@ -84,9 +84,10 @@ func (n *network) stranger(day int) (units int64) {
 }
 
 // TestStrangers lives months in which a stranger spends up to 1 % of the quota, with
-// automatic headroom: no request is rejected, the important job is complete on every day, and
-// from the fifth day on little of what the stranger leaves is wasted. As in TestShares, make
-// simulate lives ten months; with small effort a month has five days.
+// automatic headroom: no request is rejected, the important job is complete on every day as far
+// as the stranger leaves it its guarantee, and from the fifth day on little of what the stranger
+// leaves is wasted. As in TestShares, make simulate lives ten months; with small effort a month
+// has five days.
 func TestStrangers(t *testing.T) {
 	seed := effort.Seed(t)
 	days := effort.Of(learnt+1, learnt+3, 0)
@@ -135,10 +136,10 @@ func checkStrangers(t *testing.T, m month, c *tally) {
 		if d.Rejected > 0 || d.Units+d.stranger > quota {
 			t.Errorf("%s: the upstream counted %d units and rejected %d requests, want none", name, d.Units, d.Rejected)
 		}
-		if !m.complete(d) {
-			t.Errorf("%s: files have %d pages of %s, want %d", name, len(d.important), m.important, m.wanted)
-		}
-		if got := d.ofLeft(d.Units, 1); i >= learnt && got < least {
+		m.checkImportant(t, d, name)
+		// A pass of the important job that could not begin leaves more than the others ask for in
+		// what is left of the day.
+		if got := d.ofLeft(d.Units, 1); i >= learnt && got < least && len(d.important) > 0 {
 			t.Errorf("%s: of what the stranger left, %.4f was spent, want %.3f at least", name, got, least)
 		}
 		if i < learnt {

@@ -24,9 +24,11 @@ type day struct {
 	answered int64 // requests that were answered with a page
 	kept     int64 // units of pages that files have
 	searches int   // of them
-	// important are the pages of the important job that files have, by their places.
+	// important are the pages of the important job that files of the day's own pass have, by
+	// their places.
 	important map[string]bool
-	ticks     map[jobs.Outcome]int
+	guarantee
+	ticks map[jobs.Outcome]int
 
 	stranger int64 // units that somebody else took; they are not among Units
 	headroom int64 // at the day's end
@@ -54,6 +56,7 @@ func newTally(m month) *tally {
 func (c *tally) count(n *network) {
 	for i := range c.days {
 		c.days[i].Usage = n.usage(i)
+		c.days[i].guarantee = *n.guaranteeOf(i)
 	}
 	for _, s := range n.taken {
 		d := &c.days[s.day]
@@ -76,7 +79,7 @@ func (c *tally) count(n *network) {
 		c.days[p.day].answered++
 		if p.kept {
 			c.days[p.day].kept += p.units
-			if n.month.important != "" && p.asked == n.month.important {
+			if n.month.important != "" && p.asked == n.month.important && p.of == p.day {
 				c.days[p.day].important[p.place] = true
 			}
 			if p.path == searches {
