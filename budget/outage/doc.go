@@ -8,7 +8,7 @@
 //   - records in the store what it wrote down, once, with its id and its age, before
 //     the store's next decision for this host;
 //   - remembers the store's last answers, notices when the store has lost charges,
-//     and has it record what is missing (known.go);
+//     and has it record what is missing (known.go, losses.go);
 //   - spends only its part while other hosts have yet to report on a loss (part.go).
 //
 // A host is one directory. The processes of a machine that share it spend one

@@ -30,8 +30,6 @@ type sure struct {
 	Changes int64  `json:"changes"`
 }
 
-func sureOf(m driver.Mark) sure { return sure{m.ID, m.At, m.Changes} }
-
 // passed reports whether the history of the newest mark has this one.
 func (r *remembered) passed(m driver.Mark) bool {
 	return slices.ContainsFunc(r.Past, func(s sure) bool { return s.ID == m.ID && s.At == m.At && s.Changes >= m.Changes })
@@ -122,8 +120,7 @@ func (m *memory) busy() (list []string) {
 	return list
 }
 
-// asks returns the limits of the process's last question on a budget: without them a store judges by
-// those that it happens to keep what it lacks.
+// asks returns the limits of the process's last question: the store judges by them what it lacks.
 func (m *memory) asks(name string) []limit.Limit {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -36,10 +36,7 @@ func TestMissedThoughCarriedBefore(t *testing.T) {
 				s.used(one)
 			}
 			restore()
-			for i := range 2 {
-				s.charge(other, fmt.Sprint("b", i), 3)
-				s.tick(time.Millisecond)
-			}
+			s.chargesOn(other, 2, 3)
 			s.charge(two, "b3", 3) // it has not read of a1
 			s.settles(110, one, two, other)
 		})
@@ -323,10 +320,7 @@ func TestMissedThoughTheWindowIsOver(t *testing.T) {
 	s.tick(10 * time.Millisecond)
 	s.item(one, driver.Item{ID: "r1", Operation: "list", Units: 100, Lease: (10 * time.Minute).Microseconds()})
 	restore()
-	for i := range 3 {
-		s.charge(other, fmt.Sprint("b", i), 3)
-		s.tick(time.Millisecond)
-	}
+	s.chargesOn(other, 3, 3)
 	s.charge(two, "b3", 3)
 	s.tick(70 * time.Second)
 	s.charge(two, "b4", 3)
@@ -353,10 +347,7 @@ func TestMissedThoughItsIDWasUsedBefore(t *testing.T) {
 	s.tick(10 * time.Millisecond)
 	s.charge(one, "x", 100)
 	restore()
-	for i := range 3 {
-		s.charge(other, fmt.Sprint("b", i), 3)
-		s.tick(time.Millisecond)
-	}
+	s.chargesOn(other, 3, 3)
 	s.charge(two, "b3", 3)
 	s.settles(114, one, two, other)
 }
@@ -378,10 +369,7 @@ func TestMissedThoughItWasSettledLater(t *testing.T) {
 	s.used(one)
 	restore()
 	s.tick(10 * time.Millisecond)
-	for i := range 5 {
-		s.charge(other, fmt.Sprint("b", i), 1)
-		s.tick(time.Millisecond)
-	}
+	s.chargesOn(other, 5, 1)
 	s.charge(two, "c", 1)
 	s.tick(2 * time.Second)
 	s.used(two)
@@ -411,10 +399,7 @@ func TestMissedThoughTheLimitIsNew(t *testing.T) {
 	s.charge(one, "a2", 100)
 	restore()
 	s.limits = short
-	for i := range 5 {
-		s.charge(other, fmt.Sprint("b", i), 3)
-		s.tick(time.Millisecond)
-	}
+	s.chargesOn(other, 5, 3)
 	s.charge(two, "b9", 3) // an older configuration
 	must.Do(t, two.Close())
 	s.tick(61 * time.Minute)

@@ -85,6 +85,32 @@ func (s *Store) lockAlone(r driver.Lock) (driver.Locked, error) {
 	return driver.Locked{Now: r.Now, Until: until, Since: r.Now, Why: r.Why}, nil
 }
 
+// standing is a lock that the host knows.
+type standing struct {
+	wait  int64 // µs it still lasts
+	until int64 // its end on the store's clock, µs; 0: an older version did not note it
+	why   string
+}
+
+// locks returns the locks that last still, by the limit's name; "" is the whole budget. alone:
+// only those that the store has not heard of.
+func (m *memory) locks(name string, alone bool) (found map[string]standing) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for limit, t := range m.of(name).Facts {
+		if !t.Locked || alone && !t.Alone {
+			continue
+		}
+		if boot, now, err := m.boot(); err == nil && t.Boot == boot && t.Until > now {
+			if found == nil {
+				found = map[string]standing{}
+			}
+			found[limit] = standing{t.Until - now, t.End, t.Why}
+		}
+	}
+	return found
+}
+
 // relock repeats in the store the locks that this host knows, since the store may have lost
 // them; with alone only those that it made alone, unheard by the store.
 func (s *Store) relock(ctx context.Context, name string, now int64, alone bool) error {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
@@ -29,7 +30,7 @@ type memory struct {
 	mu      sync.Mutex // guards all below
 	budgets map[string]*remembered
 	id      string // names this process in its stretches
-	closed  bool
+	closed  atomic.Bool
 	swept   int64          // when sweep was last called, µs by the wall clock
 	sweeps  sync.WaitGroup // for those under way
 }

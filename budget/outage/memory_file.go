@@ -77,7 +77,7 @@ func (m *memory) saveSoon(name string, r *remembered) error {
 
 // putOff has a write made later, unless one is; m.mu is held.
 func (m *memory) putOff(name string, r *remembered, wait time.Duration) {
-	if r.timer == nil && !m.closed {
+	if r.timer == nil && !m.closed.Load() {
 		r.timer = time.AfterFunc(wait, func() { m.saveLater(name, r) })
 	}
 }
@@ -94,7 +94,7 @@ func (m *memory) saveLater(name string, r *remembered) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r.timer = nil
-	if m.closed || m.budgets[name] != r {
+	if m.closed.Load() || m.budgets[name] != r {
 		return
 	}
 	if err := m.saveWaiting(name, r, true); err != nil {
@@ -152,7 +152,9 @@ func (m *memory) write(path string, data []byte) error {
 
 // save merges what another process wrote, and writes what the process remembers of a
 // budget, unless nothing changed; m.mu is held, but not during the write.
-func (m *memory) save(name string, r *remembered) error { return m.saveWaiting(name, r, m.closed) }
+func (m *memory) save(name string, r *remembered) error {
+	return m.saveWaiting(name, r, m.closed.Load())
+}
 
 // saveWaiting is save; patient: it waits for other writers of the host's own charges.
 func (m *memory) saveWaiting(name string, r *remembered, patient bool) error {
@@ -169,7 +171,7 @@ func (m *memory) saveWaiting(name string, r *remembered, patient bool) error {
 	var data []byte
 	if err == nil {
 		r.dirty = false
-		data, err = json.Marshal(r.leave(m.closed))
+		data, err = json.Marshal(r.leave(m.closed.Load()))
 	}
 	if err == nil {
 		r.file = r.Mark
@@ -191,7 +193,7 @@ func (m *memory) close() {
 	defer m.sweeps.Wait()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.closed = true
+	m.closed.Store(true)
 	for name, r := range maps.Clone(m.budgets) {
 		if r.timer != nil {
 			r.timer.Stop()

@@ -82,7 +82,7 @@ func (m *memory) repairOwn(name string, r *remembered) {
 func (m *memory) saveOwn(name string, r *remembered, patient bool) error {
 	unlock, ok := func() {}, false
 	news := len(r.fresh) > 0 || len(r.asked) > 0
-	if news || patient && !m.closed {
+	if news || patient && !m.closed.Load() {
 		if release, got := m.lockFile(patient); got {
 			unlock, ok = release, true
 		}
@@ -95,7 +95,7 @@ func (m *memory) saveOwn(name string, r *remembered, patient bool) error {
 		return nil
 	case ok:
 		return m.rewriteOwn(name, r)
-	case m.closed:
+	case m.closed.Load():
 		return m.appendOwn(name, r)
 	}
 	return nil

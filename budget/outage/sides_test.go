@@ -2,6 +2,7 @@ package outage_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -109,6 +110,15 @@ func (s *sides) tick(d time.Duration) { s.clock.Add(d.Microseconds()) }
 func (s *sides) charge(process driver.Store, id string, units int64) {
 	s.t.Helper()
 	s.item(process, driver.Item{ID: id, Operation: "list", Units: units})
+}
+
+// chargesOn charges b0, b1 and so on, a millisecond apart.
+func (s *sides) chargesOn(process driver.Store, times int, units int64) {
+	s.t.Helper()
+	for i := range times {
+		s.charge(process, fmt.Sprint("b", i), units)
+		s.tick(time.Millisecond)
+	}
 }
 
 func (s *sides) item(process driver.Store, item driver.Item) {

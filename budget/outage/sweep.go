@@ -61,7 +61,7 @@ func (m *memory) sweep() {
 				if removed {
 					gone++
 				}
-				if gone >= enough && m.ends() {
+				if gone >= enough && m.closed.Load() {
 					_ = os.Remove(mark)
 					return
 				}
@@ -96,13 +96,6 @@ func (m *memory) removeForgotten(name string) (removed, ok bool) {
 		_ = os.RemoveAll((&journal{dir: m.dir}).folder(name)) // what nobody recorded, since nobody returned
 	}
 	return removed, true
-}
-
-// ends reports whether the process is about to end.
-func (m *memory) ends() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.closed
 }
 
 // forgotten reports whether nothing that the directory has of a budget counts any more, and has

@@ -150,7 +150,7 @@ func TestALongSweepDelaysNoEnd(t *testing.T) {
 		put(fmt.Sprint("shop/v", i), 400, `{"limits": {}}`)
 		put(fmt.Sprint("shop/month", i), 9, fmt.Sprintf(`{"limits": {}, "held": %d, "newest": {"Seen": %d}}`, 30*24*time.Hour.Microseconds(), time.Now().Add(-9*24*time.Hour).UnixMicro()))
 	}
-	m.closed = true
+	m.closed.Store(true)
 	for _, left := range []int{50, 0} {
 		m.sweep()
 		check.Equal(t, len(m.names()), enough+50+left, "files are left")
