@@ -19,10 +19,12 @@ type hostMemories struct {
 }
 
 func (h *hostMemories) open() *memory {
-	return &memory{
+	m := &memory{
 		dir: h.dir, wall: func() int64 { return h.now }, boot: func() (string, int64, error) { return "boot", h.now, nil },
 		budgets: map[string]*remembered{}, warn: func(_ string, err error) { h.t.Error(err) },
 	}
+	h.t.Cleanup(m.sweeps.Wait) // before its directory goes
+	return m
 }
 
 // told has a process charge two seconds later, and the ledger answer how much is used.

@@ -24,10 +24,12 @@ type hostMemory struct {
 }
 
 func (h *hostMemory) open() *memory {
-	return &memory{
+	m := &memory{
 		dir: h.dir, wall: wallClock, boot: func() (string, int64, error) { return "boot", 1, nil },
 		budgets: map[string]*remembered{}, warn: func(_ string, err error) { h.t.Error(err) },
 	}
+	h.t.Cleanup(m.sweeps.Wait) // before its directory goes
+	return m
 }
 
 // charge has a process be granted 2 units.
