@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
@@ -120,8 +121,7 @@ func TestTheSecretIsSentAndStaysInside(t *testing.T) {
 			upstream := &recorded{}
 			w := newWorld(t, setup{job: oneRegion, upstream: upstream})
 			if test.header != "" {
-				f := w.list[0].Fetch
-				f.SecretQuery, f.SecretHeader, f.SecretPrefix = "", "Authorization", "Bearer "
+				w.list[0].Fetch.Secret = config.Secret{Header: "Authorization", Prefix: "Bearer "}
 			}
 			p := w.once()
 			must.Equal(t, p.Outcome, Succeeded, p.Runs)

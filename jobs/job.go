@@ -119,10 +119,8 @@ const (
 type Fetch struct {
 	Operation string
 	// URL may contain {job}, {region} and {tick}.
-	URL string
-	// SecretQuery or SecretHeader, at most one, says where the credential's secret goes.
-	// SecretPrefix precedes it in a header.
-	SecretQuery, SecretHeader, SecretPrefix string
+	URL    string
+	Secret config.Secret // how the request carries the credential's secret
 	// NextParam is the query parameter that carries the next page's token; NextFrom is
 	// the dotted path of that token in a body. Both empty: there is one page.
 	NextParam, NextFrom string

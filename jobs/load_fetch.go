@@ -32,7 +32,7 @@ func (l *loader) fetch(node config.Node, j *Job, operation string, upstream conf
 		node.Fail("job %s: its fetch has no operation: write operation = \"…\", which gives each page its price", j.Name)
 	}
 	j.readURL(node, t["url"])
-	j.readSecret(t["secret"])
+	j.readSecret(node, t["secret"], upstream)
 	f.readNextPage(t["next_page"])
 	if pages, ok := t["max_pages"].Number(1, 1_000_000); ok {
 		f.MaxPages = int(pages)
@@ -99,35 +99,20 @@ func (j *Job) readURL(fetch, node config.Node) {
 	}
 }
 
-func (j *Job) readSecret(node config.Node) {
-	if !node.Exists() {
-		return
-	}
-	if !node.IsTable() {
-		node.Fail("secret says how the secret is sent, it is not the secret: write { query = \"key\" } or { header = \"Authorization\", prefix = \"Bearer \" }")
-		return
-	}
-	t := node.Table("query", "header", "prefix")
-	query, hasQuery := t["query"].Text()
-	header, hasHeader := t["header"].Text()
-	prefix, hasPrefix := t["prefix"].Text()
+// readSecret reads how the secret is sent: as the fetch says, or else its upstream.
+func (j *Job) readSecret(fetch, node config.Node, upstream config.Upstream) {
+	inherits := upstream.Secret != config.Secret{}
+	lacking := j.Budget != "" && j.credential.SecretEnv == "" && j.credential.SecretFile == ""
+	j.Fetch.Secret = node.Secret()
 	switch {
-	case t["query"].Exists() && t["header"].Exists():
-		node.Fail("secret goes into query and header: keep one")
-	case !t["query"].Exists() && !t["header"].Exists():
-		node.Fail("secret goes nowhere: write { query = \"key\" } or { header = \"Authorization\", prefix = \"Bearer \" }")
-	case hasQuery && query == "":
-		t["query"].Fail("query is empty: write the parameter's name, such as \"key\"")
-	case hasHeader && !headerName().MatchString(header):
-		t["header"].Fail("header is not a valid header name: write \"Authorization\" or \"X-Api-Key\"")
-	case hasPrefix && !hasHeader:
-		t["prefix"].Fail("prefix belongs to a header: write header = \"Authorization\" beside it, or take it out")
-	case hasPrefix && strings.ContainsFunc(prefix, func(r rune) bool { return r < ' ' || r > '~' }):
-		t["prefix"].Fail("prefix contains characters that no header can carry: use printable ASCII characters")
-	}
-	j.Fetch.SecretQuery, j.Fetch.SecretHeader, j.Fetch.SecretPrefix = query, header, prefix
-	if j.Budget != "" && j.credential.SecretEnv == "" && j.credential.SecretFile == "" {
+	case node.Exists() && inherits:
+		node.Fail("secret: upstream %s says how its secret is sent, too: keep one of them", upstream.Name)
+	case node.Exists() && node.IsTable() && lacking:
 		node.Fail("budget %s has no secret to send: write secret_env = \"NAME\" in [upstream.%s.credential.%s]", j.Budget, j.upstream, j.credential.Label)
+	case inherits && lacking:
+		fetch.Warn("budget %s has no secret, so this fetch sends none: write secret_env = \"NAME\" in [upstream.%s.credential.%s]", j.Budget, j.upstream, j.credential.Label)
+	case inherits:
+		j.Fetch.Secret = upstream.Secret
 	}
 }
 
@@ -182,7 +167,7 @@ func (l *loader) output(fetch, node config.Node, j *Job) {
 
 // checkQuery reports a parameter that would be sent twice.
 func (f *Fetch) checkQuery(t map[string]config.Node) {
-	if f.SecretQuery != "" && f.SecretQuery == f.NextParam {
+	if f.Secret.Query != "" && f.Secret.Query == f.NextParam {
 		t["next_page"].Fail("param %q already carries the secret: one of the two is wrong", f.NextParam)
 	}
 	address, err := url.Parse(placeholder().ReplaceAllString(f.URL, "x"))
@@ -190,8 +175,8 @@ func (f *Fetch) checkQuery(t map[string]config.Node) {
 		return
 	}
 	query := address.Query()
-	if f.SecretQuery != "" && query.Has(f.SecretQuery) {
-		t["url"].Fail("url contains %q, which carries the secret: take it out of the url", f.SecretQuery)
+	if f.Secret.Query != "" && query.Has(f.Secret.Query) {
+		t["url"].Fail("url contains %q, which carries the secret: take it out of the url", f.Secret.Query)
 	}
 	if f.NextParam != "" && query.Has(f.NextParam) {
 		t["url"].Fail("url contains %q, which next_page sends: take it out of the url", f.NextParam)
@@ -201,7 +186,6 @@ func (f *Fetch) checkQuery(t map[string]config.Node) {
 var (
 	placeholder = lazily(`\{[^{}]*\}`)
 	shortWord   = lazily(`^\{[A-Za-z_]{0,16}\}$`) // others are not shown: a URL may contain a secret
-	headerName  = lazily("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 )
 
 // checkPlaceholders reports unknown placeholders.

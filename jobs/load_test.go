@@ -129,7 +129,7 @@ command = ["fetch", "{region}"]
 			OnStoreError: budget.Closed, Needs: budget.Needs{"search.list": 2, "videos.list": 4},
 			Fetch: &Fetch{
 				Operation: "search.list", URL: "https://upstream.test/v3/search?r={region}",
-				SecretHeader: "Authorization", SecretPrefix: "Bearer ", NextParam: "page", NextFrom: "meta.next",
+				Secret: config.Secret{Header: "Authorization", Prefix: "Bearer "}, NextParam: "page", NextFrom: "meta.next",
 				MaxPages: 9, Items: "data.items", Output: "/data/{job}/{region}/{tick}.ndjson",
 			},
 			stated:     []needs.Amount{{Operation: "search.list", Units: 200, Calls: 2}, {Operation: "videos.list", Units: 4, Calls: 4}},

@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/internal/must"
 )
@@ -94,7 +95,7 @@ func TestNamesAddNothingToAURL(t *testing.T) {
 		if err != nil {
 			return // no URL
 		}
-		j := &Job{Name: anyName.Draw(t, "job"), Fetch: &Fetch{URL: template, SecretQuery: "key", NextParam: "page"}}
+		j := &Job{Name: anyName.Draw(t, "job"), Fetch: &Fetch{URL: template, Secret: config.Secret{Query: "key"}, NextParam: "page"}}
 		tick := anyTick.Draw(t, "tick")
 		secret := rapid.StringN(1, 20, -1).Draw(t, "secret")
 		token := rapid.StringN(1, 20, -1).Draw(t, "token")

@@ -141,8 +141,8 @@ func (f *fetchRun) request(ctx context.Context, token, secret string) (*http.Req
 	if token != "" {
 		addQuery(address, fetch.NextParam, token)
 	}
-	if fetch.SecretQuery != "" {
-		addQuery(address, fetch.SecretQuery, secret)
+	if fetch.Secret.Query != "" {
+		addQuery(address, fetch.Secret.Query, secret)
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
 	if err != nil {
@@ -153,8 +153,8 @@ func (f *fetchRun) request(ctx context.Context, token, secret string) (*http.Req
 	if f.run.options.Sandbox != nil { // the sandbox bills by this key, however the job sends its secret
 		request.Header.Set("X-Goog-Api-Key", sandboxSecret)
 	}
-	if fetch.SecretHeader != "" {
-		request.Header.Set(fetch.SecretHeader, fetch.SecretPrefix+secret)
+	if fetch.Secret.Header != "" {
+		request.Header.Set(fetch.Secret.Header, fetch.Secret.Prefix+secret)
 	}
 	return request, nil
 }

@@ -95,7 +95,7 @@ func (s *secrets) known() []string {
 // secret reads the credential's secret and trims white space, which a shell or an editor
 // may have left and which no header keeps; empty if the job sends none.
 func (j *Job) secret(env func(string) (string, bool)) (string, error) {
-	if j.Fetch == nil || j.Fetch.SecretQuery == "" && j.Fetch.SecretHeader == "" {
+	if j.Fetch == nil || j.Fetch.Secret == (config.Secret{}) {
 		return "", nil
 	}
 	const advice = "or try without a key: quotactl run --once --sandbox"
@@ -119,7 +119,7 @@ func (j *Job) secret(env func(string) (string, bool)) (string, error) {
 // checkSecret rejects a secret that cannot be sent the way the job sends it.
 func (j *Job) checkSecret(secret string) error {
 	control := func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
-	if j.Fetch.SecretHeader != "" && strings.ContainsFunc(secret, control) {
+	if j.Fetch.Secret.Header != "" && strings.ContainsFunc(secret, control) {
 		return fmt.Errorf("job %s: the secret of %s contains a control character, such as a line break, which no header can carry: write it on one line", j.Name, j.Budget)
 	}
 	return nil

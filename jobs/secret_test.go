@@ -19,22 +19,21 @@ import (
 
 // A sandbox takes every job, however it sends its secret, if it has one.
 func TestTheSandboxTakesEveryJob(t *testing.T) {
-	for name, fetch := range map[string]Fetch{
+	for name, secret := range map[string]config.Secret{
 		"none":   {},
-		"query":  {SecretQuery: "api_key"},
-		"header": {SecretHeader: "X-Api-Key"},
-		"token":  {SecretHeader: "Authorization", SecretPrefix: "token "},
+		"query":  {Query: "api_key"},
+		"header": {Header: "X-Api-Key"},
+		"token":  {Header: "Authorization", Prefix: "token "},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			upstream := &recorded{}
 			w := newWorld(t, setup{job: oneRegion, upstream: upstream})
 			w.options.Sandbox = &url.URL{Scheme: "http", Host: "sandbox.test"}
-			f := w.list[0].Fetch
-			f.SecretQuery, f.SecretHeader, f.SecretPrefix = fetch.SecretQuery, fetch.SecretHeader, fetch.SecretPrefix
+			w.list[0].Fetch.Secret = secret
 			w.succeeds()
 			q := upstream.requests[0]
 			check.Equal(t, q.header.Get("X-Goog-Api-Key"), "sandbox", "headers", q.header)
-			if f.SecretQuery != "" && !q.query.Has(f.SecretQuery) || f.SecretHeader != "" && q.header.Get(f.SecretHeader) != f.SecretPrefix+"sandbox" {
+			if secret.Query != "" && !q.query.Has(secret.Query) || secret.Header != "" && q.header.Get(secret.Header) != secret.Prefix+"sandbox" {
 				t.Errorf("the job's own way is gone: %v, %v", q.query, q.header)
 			}
 			w.secretless(w.once())
@@ -73,7 +72,7 @@ func TestASecretIsTrimmed(t *testing.T) {
 			w := newWorld(t, setup{job: oneRegion, upstream: upstream})
 			w.options.Env = func(string) (string, bool) { return secretKey + "\r\n", true }
 			if f := w.list[0].Fetch; sends == "header" {
-				f.SecretQuery, f.SecretHeader = "", "X-Goog-Api-Key"
+				f.Secret = config.Secret{Header: "X-Goog-Api-Key"}
 			}
 			w.succeeds()
 			q := upstream.requests[0]
@@ -89,7 +88,7 @@ func TestASecretThatNoHeaderCarriesCostsNothing(t *testing.T) {
 			w := newWorld(t, setup{job: oneRegion})
 			w.options.Env = func(string) (string, bool) { return secret, true }
 			f := w.list[0].Fetch
-			f.SecretQuery, f.SecretHeader = "", "X-Api-Key"
+			f.Secret = config.Secret{Header: "X-Api-Key"}
 			if err := CheckSecrets(w.list, w.options.Env); err == nil || !strings.Contains(err.Error(), "job trending") || strings.Contains(err.Error(), "lines") {
 				t.Errorf("CheckSecrets: %v", err)
 			}
@@ -97,7 +96,7 @@ func TestASecretThatNoHeaderCarriesCostsNothing(t *testing.T) {
 			if run.Outcome != Failed || run.Reason != ReasonSecret || run.Units != 0 || w.used() != 0 {
 				t.Errorf("%q: run %+v", secret, run)
 			}
-			f.SecretHeader, f.SecretQuery = "", "key"
+			f.Secret = config.Secret{Query: "key"}
 			if err := CheckSecrets(w.list, w.options.Env); (err == nil) != (secret != "\r\n") {
 				t.Errorf("%q in a query: %v", secret, err)
 			}
@@ -130,7 +129,7 @@ func TestASecretsFileIsRegular(t *testing.T) {
 	must.Do(t, errors.Join(os.WriteFile(blank, []byte("\n"), 0o600), syscall.Mkfifo(pipe, 0o600)))
 	for file, want := range map[string]string{blank: " is empty: write it", pipe: " is a pipe, not a regular file"} {
 		credential := config.Credential{SecretFile: file}
-		j := &Job{Name: "pull", Budget: "shop/main", Fetch: &Fetch{SecretHeader: "X-Key"}, credential: credential}
+		j := &Job{Name: "pull", Budget: "shop/main", Fetch: &Fetch{Secret: config.Secret{Header: "X-Key"}}, credential: credential}
 		if err := CheckSecrets([]*Job{j}, os.LookupEnv); err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}

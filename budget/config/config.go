@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"maps"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -90,6 +91,18 @@ type Upstream struct {
 	// Observe: mode = "observe".
 	Observe  bool
 	Feedback feedback.Rules
+	// Hosts belong to this upstream with all their paths, but for what another's BaseURLs or
+	// patterns name.
+	Hosts []Host
+	// BaseURLs are http or https, with a host, perhaps a port and a path without a slash at
+	// its end; everything below belongs to this upstream.
+	BaseURLs []*url.URL
+	Secret   Secret
+	// MethodOverride: X-HTTP-Method-Override of a POST names its method.
+	MethodOverride bool
+	// Tunnel: connections to this upstream are never opened.
+	Tunnel bool
+	Final  Final
 
 	shareJobs []shareJob
 	// limitTables are the names of all limits, also of those that could not be read.
@@ -102,6 +115,8 @@ type Credential struct {
 	Label      string
 	SecretEnv  string
 	SecretFile string
+	// IDs are what a request carries that identifies the credential and is not secret.
+	IDs []string
 }
 
 // Parse reads a file and finds every error in it; [Config.Err] returns them. Parse itself

@@ -96,7 +96,7 @@ func TestParseConfigReadsEveryKey(t *testing.T) {
 	}
 	u, key2, err := c.Find("youtube/key2")
 	must.Do(t, err)
-	if want := (Credential{Label: "key2", SecretFile: filepath.Join(dir, "key2.txt")}); key2 != want {
+	if want := (Credential{Label: "key2", SecretFile: filepath.Join(dir, "key2.txt")}); !reflect.DeepEqual(key2, want) {
 		t.Errorf("credential %+v, want %+v", key2, want)
 	}
 	calendar := must.Get(limit.NewCalendar(limit.Month, "America/Los_Angeles", 6*time.Hour+30*time.Minute))(t)

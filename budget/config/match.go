@@ -8,14 +8,23 @@ import (
 	"github.com/quotactl/quotactl/budget/feedback"
 )
 
-// matcher collects the patterns of an upstream's operations. It registers them as package
-// budgethttp will, so that errors in them show when the file is loaded.
+// matcher collects what the upstreams of a file own. It registers the patterns of all their
+// operations as package budgethttp will those of one upstream, so that errors in them show when
+// the file is loaded.
 type matcher struct {
-	mux   *http.ServeMux
-	taken []feedback.Route
+	mux      *http.ServeMux
+	upstream string // whose patterns are read
+	taken    []ownedRoute
+	places   claims // hosts and base_url
 }
 
-func newMatcher() *matcher { return &matcher{mux: http.NewServeMux()} }
+// ownedRoute is a pattern with the upstream that has it.
+type ownedRoute struct {
+	feedback.Route
+	upstream string
+}
+
+func newMatcher() *matcher { return &matcher{mux: http.NewServeMux(), places: claims{}} }
 
 // read reads an operation's match.
 func (m *matcher) read(node Node, operation string) []string {
@@ -23,7 +32,7 @@ func (m *matcher) read(node Node, operation string) []string {
 	for _, pattern := range patterns {
 		fault := checkPattern(pattern)
 		if fault == "" {
-			fault = m.add(feedback.Route{Pattern: pattern, Operation: operation})
+			fault = m.add(ownedRoute{feedback.Route{Pattern: pattern, Operation: operation}, m.upstream})
 		}
 		if fault != "" {
 			node.Fail("match%s: %s", showPattern(pattern), fault)
@@ -33,18 +42,22 @@ func (m *matcher) read(node Node, operation string) []string {
 }
 
 // add registers a pattern and returns what it conflicts with; empty if nothing.
-func (m *matcher) add(route feedback.Route) string {
+func (m *matcher) add(route ownedRoute) string {
 	if register(m.mux, route.Pattern) == "" {
 		m.taken = append(m.taken, route)
 		return ""
 	}
 	for _, other := range m.taken {
+		owner := fmt.Sprintf("operation %q", other.Operation)
+		if other.upstream != route.upstream {
+			owner += " of upstream " + other.upstream
+		}
 		if other.Pattern == route.Pattern {
-			return fmt.Sprintf("operation %q has it already; keep one", other.Operation)
+			return owner + " has it already; keep one"
 		}
 		pair := http.NewServeMux()
 		if register(pair, other.Pattern) == "" && register(pair, route.Pattern) != "" {
-			return fmt.Sprintf("some requests also match %q of operation %q, and neither pattern is more specific; narrow one of them, or take it out", other.Pattern, other.Operation)
+			return fmt.Sprintf("some requests also match %q of %s, and neither pattern is more specific; narrow one of them, or take it out", other.Pattern, owner)
 		}
 	}
 	return "it conflicts with the patterns before it; narrow it, or take it out"

@@ -20,8 +20,9 @@ func readConfig(path string, root Node, unread ...string) *Config {
 	}
 	c.readStore(top["store"])
 	c.Store.History, _ = top["history"].Duration(leastHistory, mostHistory)
+	patterns := newMatcher()
 	for _, node := range top["upstream"].List() {
-		c.Upstreams = append(c.Upstreams, c.readUpstream(node))
+		c.Upstreams = append(c.Upstreams, c.readUpstream(node, patterns))
 	}
 	if missing(top["upstream"]) {
 		root.Fail("no upstream: write [upstream.NAME] with costs, a limit and a credential")
@@ -96,14 +97,15 @@ func (c *Config) readStore(node Node) {
 	c.Store.PasswordEnv, c.Store.PasswordFile = c.readSecret("the store's password", t["password_env"], t["password_file"])
 }
 
-func (c *Config) readUpstream(node Node) Upstream {
+func (c *Config) readUpstream(node Node, patterns *matcher) Upstream {
 	u := Upstream{Name: node.Key(), Costs: map[string]budget.Cost{}}
 	checkName(node, "upstream")
 	if !node.IsTable() {
 		node.List() // adds the error
 		return u
 	}
-	t := node.Table("mode", "parallel", "unknown_operation", "on_store_error", "costs", "limit", "share", "free_statuses", "refusal", "report", "history", "credential")
+	t := node.Table("mode", "parallel", "unknown_operation", "on_store_error", "costs", "limit", "share", "free_statuses", "refusal", "report", "history", "credential",
+		"hosts", "base_url", "secret", "method_override", "tunnel", "final")
 	u.Observe = readMode(t["mode"])
 	u.OnStoreError = t["on_store_error"].Policy()
 	if off, ok := t["history"].Text(); ok && off == "0" {
@@ -115,7 +117,8 @@ func (c *Config) readUpstream(node Node) Upstream {
 		u.Parallel = int(parallel)
 	}
 	u.Unknown = readUnknown(t["unknown_operation"])
-	costs := readCosts(t["costs"], &u)
+	u.readReach(t, patterns)
+	costs := readCosts(t["costs"], &u, patterns)
 	if missing(t["costs"]) && !u.Unknown.Allowed {
 		node.Fail("upstream %s has no costs: write [upstream.%s.costs]", u.Name, u.Name)
 	}
@@ -140,8 +143,9 @@ func (c *Config) readUpstream(node Node) Upstream {
 	u.warnNotModified(costs)
 	u.checkCosts(costs, t["limit"].IsTable() && len(u.Limits) == len(tables))
 	u.checkUnknown(t["unknown_operation"])
+	ids := claims{}
 	for _, credential := range t["credential"].List() {
-		u.Credentials = append(u.Credentials, c.readCredential(credential, u.Name))
+		u.Credentials = append(u.Credentials, c.readCredential(credential, u.Name, ids))
 	}
 	if missing(t["credential"]) {
 		node.Fail("upstream %s has no credential: write [upstream.%s.credential.LABEL]; an empty table is enough if no secret is attached", u.Name, u.Name)
@@ -225,9 +229,9 @@ func readUnknown(node Node) budget.Unknown {
 var costKeys = []string{"units", "on_store_error", "match", "once", "actual", "not_modified", "lease_units"}
 
 // readCosts fills in the upstream's prices and returns their nodes.
-func readCosts(node Node, u *Upstream) []Node {
+func readCosts(node Node, u *Upstream, patterns *matcher) []Node {
 	list := node.List()
-	patterns := newMatcher()
+	patterns.upstream = u.Name
 	for _, cost := range list {
 		checkName(cost, "operation")
 		var price budget.Cost
@@ -297,13 +301,21 @@ func (u *Upstream) checkUnknown(node Node) {
 	}
 }
 
-func (c *Config) readCredential(node Node, upstream string) Credential {
+// readCredential reads a credential. ids are those of the credentials before it.
+func (c *Config) readCredential(node Node, upstream string, ids claims) Credential {
 	if node.Key() != AnyCredential {
 		checkName(node, "credential")
 	}
-	t := node.Table("secret_env", "secret_file")
+	t := node.Table("secret_env", "secret_file", "id")
 	credential := Credential{Label: node.Key()}
 	credential.SecretEnv, credential.SecretFile = c.readSecret("the secret of "+upstream+"/"+credential.Label, t["secret_env"], t["secret_file"])
+	credential.IDs, _ = t["id"].SomeTexts()
+	for _, id := range credential.IDs {
+		ids.take(t["id"], id, "credential "+credential.Label, id)
+	}
+	if t["id"].Exists() && credential.Label == AnyCredential {
+		t["id"].Fail("id in credential \"*\": it would not say which label is meant; write [upstream.%s.credential.LABEL] with this id", upstream)
+	}
 	return credential
 }
 

@@ -304,8 +304,8 @@ func (d *Daemon) remember(cfg *config.Config) {
 		places = append(places, upstream.Credentials...)
 	}
 	for _, place := range places {
-		place.Label = ""
-		if !slices.Contains(all.Credentials, place) {
+		same := func(c config.Credential) bool { return c.SecretEnv == place.SecretEnv && c.SecretFile == place.SecretFile }
+		if !slices.ContainsFunc(all.Credentials, same) {
 			all.Credentials = append(all.Credentials, place)
 		}
 	}
