@@ -1,0 +1,2 @@
+// Package gateway runs a command behind a proxy that charges its calls.
+package gateway
