@@ -16,6 +16,7 @@ import (
 // attempt is one request on its way: its charges, and until when it may run.
 type attempt struct {
 	*Transport
+	options   Options // of this request
 	request   *http.Request
 	operation string
 	cost      budget.Cost
@@ -61,7 +62,8 @@ func (e *leaseError) Temporary() bool { return true }
 // begin charges a request that has already waited this long. The error is why it may not
 // be sent.
 func (t *Transport) begin(req *http.Request, waited time.Duration) (*attempt, error) {
-	a := &attempt{Transport: t, request: req, operation: t.operation(req), waited: waited}
+	a := &attempt{Transport: t, options: t.optionsOf(req), request: req, waited: waited}
+	a.operation = t.operation(req, &a.options)
 	a.cost = t.spec.Costs[a.operation]
 	ctx := req.Context()
 	if ctx.Err() != nil {
@@ -81,7 +83,7 @@ func (t *Transport) begin(req *http.Request, waited time.Duration) (*attempt, er
 	if !a.session.none() {
 		id, a.once = a.session.id(), true
 	}
-	r, err := a.reserve(ctx, id, t.options.Refused == Wait)
+	r, err := a.reserve(ctx, id, a.options.Refused == Wait)
 	switch {
 	case a.once && (errors.Is(err, budget.ErrConflict) || err == nil && r.Replayed):
 		// Another request of the session was charged, here or elsewhere.

@@ -1,6 +1,7 @@
 package budgethttp
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -138,4 +139,29 @@ func (o *Options) call(operation, id string) budget.Call {
 		Operation: operation, ID: id, Labels: o.Labels, Fence: o.Fence, Floor: o.Floor,
 		UseHeadroom: o.UseHeadroom, OnStoreError: o.OnStoreError,
 	}
+}
+
+// optionsKey is the key of a request's own options in its context.
+type optionsKey struct{}
+
+// With returns a context in which a request is charged by these options instead of the
+// Transport's, which [Transport.Options] returns; Base, Lease, Log and Observer remain the
+// Transport's. It is for one Transport that serves requests of several jobs or operations.
+// The options are not validated: the charge of an invalid one fails.
+func With(ctx context.Context, o Options) context.Context {
+	return context.WithValue(ctx, optionsKey{}, &o)
+}
+
+// Options returns the options of requests whose context has none of their own.
+func (t *Transport) Options() Options { return t.options }
+
+// optionsOf returns the options of a request.
+func (t *Transport) optionsOf(req *http.Request) Options {
+	own, ok := req.Context().Value(optionsKey{}).(*Options)
+	if !ok {
+		return t.options
+	}
+	o := *own
+	o.Base, o.Lease, o.Log, o.Observer = t.options.Base, t.options.Lease, t.options.Log, t.options.Observer
+	return o
 }

@@ -42,7 +42,7 @@ const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exc
 // refuse is the answer to a request that may not be sent.
 func (t *Transport) refuse(req *http.Request, err error) (*http.Response, error) {
 	var refused *budget.RefusedError
-	if t.options.Refused != Answer429 || !errors.Is(err, budget.ErrExhausted) || !errors.As(err, &refused) {
+	if t.optionsOf(req).Refused != Answer429 || !errors.Is(err, budget.ErrExhausted) || !errors.As(err, &refused) {
 		return nil, err
 	}
 	seconds := max(1, int64((refused.RetryAfter+time.Second-1)/time.Second))

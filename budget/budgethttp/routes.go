@@ -12,21 +12,27 @@ import (
 	"github.com/quotactl/quotactl/budget"
 )
 
-// routes find the operation of a request by the patterns of costs.toml. They are safe for
+// Routes find what a request is by patterns as in costs.toml: the most specific pattern that
+// matches decides. Make them with [NewRoutes]. Once all patterns are added, they are safe for
 // concurrent use.
-type routes struct {
+type Routes struct {
 	mux        *http.ServeMux
 	operations map[string]string // by pattern, as the mux has it
 	below      map[string]bool   // the hosts whose pattern begins with "*."
 }
 
+// NewRoutes returns Routes without patterns.
+func NewRoutes() *Routes {
+	return &Routes{mux: http.NewServeMux(), operations: map[string]string{}, below: map[string]bool{}}
+}
+
 // newRoutes registers all patterns. The error is about a pattern that the mux refuses, or
 // that conflicts with another.
-func newRoutes(costs map[string]budget.Cost) (*routes, error) {
-	r := &routes{mux: http.NewServeMux(), operations: map[string]string{}, below: map[string]bool{}}
+func newRoutes(costs map[string]budget.Cost) (*Routes, error) {
+	r := NewRoutes()
 	for _, operation := range slices.Sorted(maps.Keys(costs)) {
 		for _, pattern := range costs[operation].Match {
-			if err := r.add(pattern, operation); err != nil {
+			if err := r.Add(pattern, operation); err != nil {
 				return nil, fmt.Errorf("operation %s: match %q: %w", operation, pattern, err)
 			}
 		}
@@ -34,9 +40,10 @@ func newRoutes(costs map[string]budget.Cost) (*routes, error) {
 	return r, nil
 }
 
-// add registers one pattern. The mux panics if it refuses.
-func (r *routes) add(pattern, operation string) (err error) {
-	defer func() {
+// Add registers a pattern. Requests of the pattern are the operation, which may be any text.
+// The error says why the pattern is invalid, or with which other one it conflicts.
+func (r *Routes) Add(pattern, operation string) (err error) {
+	defer func() { // the mux panics if it refuses
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%v; narrow it, or mend it", p)
 		}
@@ -77,9 +84,9 @@ func muxHost(host string) string {
 	return strings.TrimSuffix(strings.ToLower((&url.URL{Host: host}).Hostname()), ".")
 }
 
-// operation is the operation of the most specific pattern that matches the request; false
+// Operation returns the operation of the most specific pattern that matches the request; false
 // if none does. It does not change the request.
-func (r *routes) operation(req *http.Request) (string, bool) {
+func (r *Routes) Operation(req *http.Request) (string, bool) {
 	if req.URL == nil || len(r.operations) == 0 {
 		return "", false
 	}
@@ -105,7 +112,7 @@ func (r *routes) operation(req *http.Request) (string, bool) {
 
 // operationAt asks the mux. A path that the mux would redirect has the pattern of the
 // redirect's target.
-func (r *routes) operationAt(seen *http.Request) (string, bool) {
+func (r *Routes) operationAt(seen *http.Request) (string, bool) {
 	_, pattern := r.mux.Handler(seen)
 	operation, ok := r.operations[pattern]
 	return operation, ok

@@ -58,7 +58,7 @@ func TestRoutes(t *testing.T) {
 	} {
 		address := must.Get(url.Parse(test.url))(t)
 		req := &http.Request{Method: test.method, URL: address, Host: test.host}
-		if got, ok := r.operation(req); got != test.want || ok != (test.want != "") {
+		if got, ok := r.Operation(req); got != test.want || ok != (test.want != "") {
 			t.Errorf("%s %s of host %q is %q, %t; want %q", test.method, test.url, test.host, got, ok, test.want)
 		}
 	}
@@ -66,11 +66,11 @@ func TestRoutes(t *testing.T) {
 		"//api.example.com/v3/search": "search", "/v3/items/a%2fb": "item", "//api.example.com": "any",
 	} {
 		req := &http.Request{Method: "GET", URL: &url.URL{Scheme: "http", Host: "api.example.com", Opaque: opaque}}
-		if got, _ := r.operation(req); got != want {
+		if got, _ := r.Operation(req); got != want {
 			t.Errorf("opaque %s is %q, want %q", opaque, got, want)
 		}
 	}
-	if got, ok := r.operation(&http.Request{}); ok {
+	if got, ok := r.Operation(&http.Request{}); ok {
 		t.Errorf("a request without an address is %q", got)
 	}
 }
@@ -84,7 +84,7 @@ func TestRoutesLeaveTheRequest(t *testing.T) {
 		return req
 	}
 	req, want := make(), make()
-	if got, _ := r.operation(req); got != "a" {
+	if got, _ := r.Operation(req); got != "a" {
 		t.Fatalf("operation %q, want a", got)
 	}
 	if !reflect.DeepEqual(req, want) {
@@ -115,7 +115,7 @@ func TestRoutesBelowAHost(t *testing.T) {
 		{"https://*.example.com/admin/2026/graphql.json", "shops"},
 	} {
 		req := httptest.NewRequest(http.MethodPost, test.url, nil)
-		if got, _ := r.operation(req); got != test.want {
+		if got, _ := r.Operation(req); got != test.want {
 			t.Errorf("%s is %q, want %q", test.url, got, test.want)
 		}
 	}

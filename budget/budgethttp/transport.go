@@ -19,7 +19,7 @@ type Transport struct {
 	budget   *budget.Budget
 	spec     budget.Spec
 	options  Options
-	routes   *routes
+	routes   *Routes
 	reader   *reader
 	sessions *lru.Cache[session, struct{}] // the mostSessions charged sessions used last
 	sayings  sayings
@@ -106,11 +106,11 @@ func (t *Transport) CloseIdleConnections() {
 }
 
 // operation returns the request's operation.
-func (t *Transport) operation(req *http.Request) string {
-	if t.options.Operation != "" {
-		return t.options.Operation
+func (t *Transport) operation(req *http.Request, o *Options) string {
+	if o.Operation != "" {
+		return o.Operation
 	}
-	if operation, ok := t.routes.operation(req); ok {
+	if operation, ok := t.routes.Operation(req); ok {
 		return operation
 	}
 	return Unmatched

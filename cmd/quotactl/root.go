@@ -76,7 +76,7 @@ func newRootCommand(a *app) *cobra.Command {
 		commands     []*cobra.Command
 	}{
 		{"spend", "Spend:", []*cobra.Command{
-			newChargeCommand(a), newExecCommand(a), newSettleCommand(a), newReleaseCommand(a), newFeedbackCommand(a),
+			newChargeCommand(a), newExecCommand(a), newMeterCommand(a), newSettleCommand(a), newReleaseCommand(a), newFeedbackCommand(a),
 		}},
 		{"look", "Look:", []*cobra.Command{
 			newStatusCommand(a), newPlanCommand(a), newWhyCommand(a), newLedgerCommand(a),

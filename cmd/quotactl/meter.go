@@ -1,0 +1,220 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/internal/gateway"
+	"github.com/quotactl/quotactl/internal/proc"
+	"github.com/quotactl/quotactl/internal/view"
+	"github.com/quotactl/quotactl/jobs"
+)
+
+const meterLong = `Run a command, and charge every HTTP call that it and whatever it starts make to
+an upstream of the configuration, before the call leaves. The command is not
+changed: it gets a proxy on this machine by its environment. Its standard output
+is its own.
+
+A call that does not fit waits up to --wait. If it fits within a minute then, it
+is answered with 429 and when to retry; else with the upstream's own refusal
+(403). With --job, such a refusal ends the command and all that it started; so
+does --on-refusal stop. The exit code is then 75, else the command's own; with
+--keep-exit always the command's own. It is 69 if the command failed and the
+store did not decide a call, and 2 if the configuration lacks something.
+
+A program with a list of CAs of its own, or a pinned key, refuses the proxy:
+--tunnel HOST lets its calls pass unmetered. See docs/meter.md.`
+
+// meterFlags are the flags of meter.
+type meterFlags struct {
+	labels    budget.Labels
+	budgets   []string
+	wait      time.Duration
+	onRefusal string
+	keepExit  bool
+	tunnels   []string
+	linger    time.Duration
+	java      bool
+	noHooks   bool
+	quiet     bool
+	waits     bool // --wait was given
+}
+
+const (
+	stopOnRefusal     = "stop"
+	continueOnRefusal = "continue"
+	defaultLinger     = 10 * time.Minute
+)
+
+func newMeterCommand(a *app) *cobra.Command {
+	var f meterFlags
+	cmd := &cobra.Command{
+		Use:   "meter [flags] -- COMMAND [ARG...]",
+		Short: "Run a program and charge the calls that it makes",
+		Long:  meterLong,
+		Example: `  quotactl meter --job nightly -- python3 nightly.py
+  quotactl meter --budget youtube/key1 --wait 2m -- ./feeds.sh`,
+		DisableFlagsInUseLine: true,
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveDefault
+		},
+		Args: meterArguments,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.waits = cmd.Flags().Changed("wait")
+			return a.meter(cmd.Context(), f, args)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.labels.Job, "job", "", "label the charges with a `JOB`; its settings apply")
+	flags.StringVar(&f.labels.Region, "region", "", "label the charges with a `REGION`")
+	flags.StringSliceVar(&f.budgets, "budget", nil, "charge calls to the upstream of `BUDGET` to it; one for each upstream (else $QUOTACTL_BUDGET, else the job's)")
+	spanVar(flags, &f.wait, "wait", 0, "longest `SPAN` that a call waits for its units (else the job's max_wait, else 4s)")
+	flags.StringVar(&f.onRefusal, "on-refusal", "", "`DO` after a refusal for good: stop the command, or continue (else stop with --job)")
+	flags.BoolVar(&f.keepExit, "keep-exit", false, "exit with the command's code, whatever was refused")
+	flags.StringSliceVar(&f.tunnels, "tunnel", nil, "let calls to `HOST` pass unmetered")
+	spanVar(flags, &f.linger, "linger", defaultLinger, "wait up to `SPAN` for what the command has left running")
+	flags.BoolVar(&f.java, "java", false, "meter programs in Java, too")
+	flags.BoolVar(&f.noHooks, "no-hooks", false, "add no hooks to Python and Node")
+	flags.BoolVarP(&f.quiet, "quiet", "q", false, "do not sum up at the end")
+	return cmd
+}
+
+func meterArguments(cmd *cobra.Command, args []string) error {
+	switch dash := cmd.ArgsLenAtDash(); {
+	case dash < 0:
+		return usage("-- is missing before the command; write %s", cmd.UseLine())
+	case dash != 0:
+		return usage("%s before --; write %s", view.Plural(dash, "argument"), cmd.UseLine())
+	case len(args) == 0 || args[0] == "":
+		return usage("the command after -- is missing; write %s", cmd.UseLine())
+	}
+	return nil
+}
+
+// meter runs a command behind a gateway.
+func (a *app) meter(ctx context.Context, f meterFlags, command []string) error {
+	cfg, list, err := checked(config.ParseFor(a.configPath, f.labels.Job))
+	if err != nil {
+		return err
+	}
+	if err := a.completeMeter(&f, cfg, list); err != nil {
+		return err
+	}
+	store, err := a.openStore(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	g, err := gateway.Start(context.WithoutCancel(ctx), a.gatewayOptions(cfg, f, func(name string) (*budget.Budget, error) {
+		return a.budget(cfg, store, name)
+	}))
+	if err != nil {
+		return errors.Join(err, store.Close())
+	}
+	run := proc.Foreground{
+		Command: command, Env: g.Env(), Grace: jobs.DefaultGrace, Linger: f.linger, Log: a.logger(),
+		Lives: func(n int) {
+			a.say(fmt.Sprintf("the command has ended, and %s that it started: waiting up to %s (--linger)", view.Plural(n, "process"), f.linger))
+		},
+	}
+	if f.onRefusal == stopOnRefusal {
+		run.Stop = g.Exhausted()
+	}
+	code, stopped, err := run.Run(ctx)
+	if err != nil {
+		return errors.Join(notStarted(command[0], err), g.Close(), store.Close())
+	}
+	left := g.Left(context.WithoutCancel(ctx))
+	err = errors.Join(g.Close(), store.Close())
+	tally := g.Tally()
+	if !f.quiet {
+		for _, line := range tally.Lines(cmp.Or(f.labels.Job, command[0]), a.errorScreen(), left) {
+			a.say(line)
+		}
+	}
+	if err != nil {
+		a.say(err.Error())
+	}
+	return f.exit(code, stopped, tally)
+}
+
+// completeMeter checks the flags, and adds what the environment and the job say.
+func (a *app) completeMeter(f *meterFlags, cfg *config.Config, list []*jobs.Job) error {
+	if f.wait < 0 || f.linger < 0 {
+		return usage("a span below 0: use 0 or more")
+	}
+	if f.onRefusal == "" && f.labels.Job != "" {
+		f.onRefusal = stopOnRefusal
+	}
+	if f.onRefusal != "" && f.onRefusal != stopOnRefusal && f.onRefusal != continueOnRefusal {
+		return usage("--on-refusal %q: use stop or continue", f.onRefusal)
+	}
+	a.warnOfJob(cfg, f.labels.Job)
+	if named, _ := a.env("QUOTACTL_BUDGET"); len(f.budgets) == 0 && named != "" {
+		f.budgets = strings.Split(named, ",")
+	}
+	if len(f.budgets) == 0 {
+		for _, j := range list {
+			if j.Name == f.labels.Job {
+				f.budgets = []string{j.Budget}
+			}
+		}
+	}
+	for _, name := range f.budgets {
+		if _, _, err := cfg.Find(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) gatewayOptions(cfg *config.Config, f meterFlags, open func(string) (*budget.Budget, error)) gateway.Options {
+	var told sync.Map // texts
+	o := gateway.Options{
+		Config: cfg, Open: open, Budgets: f.budgets, Tunnels: f.tunnels, NoHooks: f.noHooks, Java: f.java,
+		Call:   budgethttp.Options{Labels: f.labels, Log: a.logger()},
+		Secret: func(c config.Credential) string { return jobs.KnownSecret(c, a.env) },
+		Env:    os.Environ(), Screen: a.errorScreen(), Log: a.logger(),
+		Say: func(text string) {
+			if _, again := told.LoadOrStore(text, true); !again {
+				a.say(text)
+			}
+		},
+	}
+	if f.waits {
+		o.Wait = &f.wait
+	}
+	return o
+}
+
+// say writes a line about the command to standard error.
+func (a *app) say(text string) {
+	_, _ = fmt.Fprintf(a.stderr, "quotactl: %s\n", text) // if it cannot be written, the exit code speaks
+}
+
+// exit is the exit code, as an error; nil: the command has succeeded.
+func (f *meterFlags) exit(code int, stopped bool, t gateway.Tally) error {
+	switch {
+	case f.keepExit && !stopped:
+	case t.Exhausted != nil:
+		code = exitExhausted
+	case t.StoreAway > 0 && code != 0:
+		code = exitUnavailable
+	case len(t.Misconfigured) > 0:
+		code = exitUsage
+	}
+	if code == 0 {
+		return nil
+	}
+	return &exitError{code: code}
+}

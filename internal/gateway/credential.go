@@ -1,0 +1,204 @@
+package gateway
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/budget/driver"
+)
+
+// credentials find the credential of a request.
+type credentials struct {
+	key     [32]byte // of the digests, of this run alone
+	secrets map[digest][]string
+	named   []string          // the budgets of --budget or of the job
+	say     func(text string) // takes a sentence for the user; the same one again is nothing new
+}
+
+// digest stands for a value that may be a secret.
+type digest [sha256.Size]byte
+
+// noCredential says why it is unknown whose a request is.
+type noCredential struct{ why string }
+
+func (e *noCredential) Error() string { return e.why }
+
+// newCredentials reads the secrets that can be read now. secret returns that of a credential;
+// empty if it cannot be read.
+func newCredentials(
+	upstreams []config.Upstream, named []string, secret func(config.Credential) string, say func(string),
+) *credentials {
+	c := &credentials{secrets: map[digest][]string{}, named: named, say: say}
+	_, _ = rand.Read(c.key[:]) // it never fails
+	for _, u := range upstreams {
+		for _, credential := range u.Credentials {
+			if value := strings.TrimSpace(secret(credential)); value != "" {
+				d := c.digest(value)
+				c.secrets[d] = append(c.secrets[d], u.Name+"/"+credential.Label)
+			}
+		}
+	}
+	return c
+}
+
+func (c *credentials) digest(value string) (d digest) {
+	mac := hmac.New(sha256.New, c.key[:])
+	_, _ = mac.Write([]byte(value)) // it never fails
+	copy(d[:], mac.Sum(nil))
+	return d
+}
+
+// of returns the budget of a request. The error is a *noCredential.
+func (c *credentials) of(w owned, req *http.Request) (string, error) {
+	carried := carriedBy(req)
+	open := c.carrying(w, carried)
+	if len(open) == 0 {
+		open = identified(w, carried)
+	}
+	if chosen := c.chosen(w.upstream.Name); len(chosen) > 0 {
+		fits := slices.DeleteFunc(slices.Clone(chosen), func(name string) bool {
+			return len(open) > 0 && !slices.Contains(open, name)
+		})
+		if len(fits) == 0 {
+			return "", &noCredential{fmt.Sprintf(
+				"the request carries what belongs to %s, but is to be charged to %s: run it with that credential's secret, or with --budget %s",
+				strings.Join(open, " and "), strings.Join(chosen, " or "), open[0])}
+		}
+		open = fits
+	}
+	if all := w.upstream.Credentials; len(open) == 0 && len(all) == 1 && all[0].Label != config.AnyCredential {
+		open = []string{w.upstream.Name + "/" + all[0].Label}
+		if carried.key {
+			c.say(fmt.Sprintf("calls to %s carry a key that is none of the configuration's; they are charged to %s", w.upstream.Name, open[0]))
+		}
+	}
+	switch len(open) {
+	case 1:
+		return open[0], nil
+	case 0:
+		return "", &noCredential{fmt.Sprintf("nothing in the request says which credential of %s it uses: add --budget %s/LABEL, or write id = \"…\" in its table", w.upstream.Name, w.upstream.Name)}
+	}
+	return "", &noCredential{fmt.Sprintf("the request fits %s: add --budget %s", strings.Join(open, " and "), open[0])}
+}
+
+// chosen are the budgets of an upstream that the user named.
+func (c *credentials) chosen(upstream string) (list []string) {
+	for _, name := range c.named {
+		if strings.HasPrefix(name, upstream+"/") {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// carrying are the budgets of an upstream whose secret is carried.
+func (c *credentials) carrying(w owned, carried carried) (list []string) {
+	for _, value := range carried.values {
+		for _, name := range c.secrets[c.digest(value)] {
+			if strings.HasPrefix(name, w.upstream.Name+"/") && !slices.Contains(list, name) {
+				list = append(list, name)
+			}
+		}
+	}
+	return list
+}
+
+// identified are the budgets of an upstream whose id, which is not secret, is carried.
+func identified(w owned, carried carried) (list []string) {
+	for _, credential := range w.upstream.Credentials {
+		name := w.upstream.Name + "/" + credential.Label
+		switch {
+		case credential.Label == config.AnyCredential && w.label != "" && driver.ValidName(w.label):
+			list = append(list, w.upstream.Name+"/"+w.label)
+		case slices.ContainsFunc(credential.IDs, func(id string) bool {
+			return slices.Contains(carried.ids, id) || w.label != "" && id == w.label
+		}):
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// carried is what a request carries that may say whose it is.
+type carried struct {
+	values []string // possible secrets
+	ids    []string // what identifies, and is not secret
+	key    bool     // there is a static key
+}
+
+// carriedBy reads query values, Authorization after any scheme, both halves of Basic, and
+// single header values.
+func carriedBy(req *http.Request) (c carried) {
+	for name, values := range req.URL.Query() {
+		c.values = append(c.values, values...)
+		c.key = c.key || strings.EqualFold(name, "key") || strings.EqualFold(name, "api_key")
+		if name == "X-Amz-Credential" {
+			c.addAccessKey(values[0])
+		}
+	}
+	for name, values := range req.Header {
+		switch {
+		case name == "Authorization":
+		case strings.HasPrefix(name, "X-") || name == "Api-Key" || name == "Apikey" || name == "Private-Token":
+			c.values, c.ids = append(c.values, values...), append(c.ids, values...)
+			c.key = c.key || strings.HasSuffix(name, "-Key") || strings.HasSuffix(name, "-Token")
+		}
+	}
+	for _, value := range req.Header.Values("Authorization") {
+		c.addAuthorization(value)
+	}
+	return c
+}
+
+func (c *carried) addAuthorization(value string) {
+	scheme, rest, ok := strings.Cut(value, " ")
+	rest = strings.TrimSpace(rest)
+	c.values = append(c.values, value, rest)
+	switch {
+	case !ok:
+	case strings.EqualFold(scheme, "Basic"):
+		if text, err := base64.StdEncoding.DecodeString(rest); err == nil {
+			user, password, _ := strings.Cut(string(text), ":")
+			c.values, c.ids = append(c.values, user, password), append(c.ids, user)
+		}
+	case strings.HasPrefix(scheme, "AWS4-"):
+		if _, credential, found := strings.Cut(rest, "Credential="); found {
+			c.addAccessKey(credential)
+		}
+	default:
+		c.key = c.key || !c.addClient(rest) && !strings.HasPrefix(rest, "ya29.")
+	}
+}
+
+// addAccessKey adds the key of "AKIA…/20260101/…", which is not secret.
+func (c *carried) addAccessKey(scope string) {
+	id, _, _ := strings.Cut(scope, "/")
+	c.ids = append(c.ids, id)
+}
+
+// addClient adds who a JWT was issued to, and reports whether it is one. Nobody has verified
+// it: it chooses between credentials, and lets nobody in.
+func (c *carried) addClient(token string) bool {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return false
+	}
+	text, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(parts[1], "="))
+	var claims struct {
+		Client string `json:"client_id"`
+		Party  string `json:"azp"`
+	}
+	if err != nil || json.Unmarshal(text, &claims) != nil {
+		return false
+	}
+	c.ids = append(c.ids, claims.Client, claims.Party)
+	return true
+}

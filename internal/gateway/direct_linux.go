@@ -1,0 +1,69 @@
+package gateway
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// hasDirect: there is a listener that goes by SNI, and asks for no token.
+const hasDirect = true
+
+// isOurs reports whether a connection on this machine is one of this process's user: whether
+// its other end is, by the kernel's tables, an established connection of that user.
+func isOurs(conn net.Conn) bool {
+	theirs, ok := conn.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return false
+	}
+	ours, ok := conn.LocalAddr().(*net.TCPAddr)
+	if !ok {
+		return false
+	}
+	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		if uid, found := ownerIn(table, theirs, ours); found {
+			return uid == os.Getuid()
+		}
+	}
+	return false
+}
+
+// ownerIn finds the user of the established connection from one address to another.
+func ownerIn(table string, from, to *net.TCPAddr) (uid int, found bool) {
+	file, err := os.Open(table)
+	if err != nil {
+		return 0, false
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	wide := strings.HasSuffix(table, "6")
+	local, remote := kernelAddress(from, wide), kernelAddress(to, wide)
+	const established = "01"
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 8 || fields[1] != local || fields[2] != remote || fields[3] != established {
+			continue
+		}
+		if uid, err = strconv.Atoi(fields[7]); err == nil {
+			return uid, true
+		}
+	}
+	return 0, false
+}
+
+// kernelAddress is an address as the kernel's tables have it: words of 32 bits as this machine
+// reads them.
+func kernelAddress(at *net.TCPAddr, wide bool) string {
+	ip := at.IP.To4()
+	if wide {
+		ip = at.IP.To16()
+	}
+	var text strings.Builder
+	for ; len(ip) >= 4; ip = ip[4:] {
+		fmt.Fprintf(&text, "%08X", binary.NativeEndian.Uint32(ip))
+	}
+	return fmt.Sprintf("%s:%04X", text.String(), at.Port)
+}

@@ -1,0 +1,241 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httputil"
+	"strings"
+	"sync/atomic"
+
+	"github.com/quotactl/quotactl/budget/budgethttp"
+)
+
+// readFirst is how much of a request's body is read before it is charged, in bytes. A server
+// that answers before it has read such a body disturbs neither side.
+const readFirst = 64 << 10
+
+// call is a request on its way through the handler.
+type call struct {
+	owned
+	method string
+	budget string // the budget's name; empty: it is not metered
+	flows  *flow  // the body, if it flows while the answer does; nil: it was read
+	admit  func() // prepares the program's connection for that
+}
+
+// shown is the call as a message may show it: without most of its path, which may have a secret.
+func (c *call) shown(t target) string {
+	first, _, more := strings.Cut(strings.TrimPrefix(c.path, "/"), "/")
+	if more {
+		first += "/…"
+	}
+	return c.method + " " + t.authority() + "/" + first
+}
+
+// flow is a request's body that is read while the answer is written.
+type flow struct {
+	io.ReadCloser
+	ended atomic.Bool
+}
+
+// Read implements io.Reader.
+func (f *flow) Read(b []byte) (int, error) {
+	n, err := f.ReadCloser.Read(b)
+	if err != nil {
+		f.ended.Store(true)
+	}
+	return n, err
+}
+
+type callKey struct{}
+
+func callOf(ctx context.Context) *call {
+	c, _ := ctx.Value(callKey{}).(*call)
+	return c
+}
+
+// handler meters the requests of opened connections.
+type handler struct {
+	*Gateway
+	proxy  *httputil.ReverseProxy
+	sender sender
+}
+
+func newHandler(g *Gateway) *handler {
+	h := &handler{Gateway: g, sender: sender{g.wire}}
+	// A FlushInterval below 0 would send the header of an answer without a body apart from its
+	// end, which gRPC takes for a broken stream.
+	h.proxy = &httputil.ReverseProxy{
+		Rewrite: rewrite, Transport: h, ModifyResponse: h.answered, ErrorHandler: h.failed, ErrorLog: g.serverLog(),
+	}
+	return h
+}
+
+// ServeHTTP implements http.Handler.
+func (h *handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	t := targetOf(req.Context())
+	asked := hostName(req.Host)
+	switch {
+	case req.Host != "" && asked != t.host:
+		h.refuseWith(w, req, wrong(http.StatusMisdirectedRequest, "the connection was opened for "+t.host+", and the request is for another host"))
+		return
+	case req.Method == http.MethodTrace || req.Method == http.MethodConnect:
+		h.refuseWith(w, req, wrong(http.StatusMethodNotAllowed, "this method is not passed on"))
+		return
+	case !strings.HasPrefix(req.URL.Path, "/") && req.RequestURI != "*":
+		h.refuseWith(w, req, wrong(http.StatusBadRequest, "the path does not begin with a slash"))
+		return
+	}
+	c := &call{owned: h.owners.of(req, t.host, t.port), method: req.Method}
+	req = req.WithContext(context.WithValue(req.Context(), callKey{}, c))
+	if c.upstream == nil {
+		h.tally.passed(t.host, c.path)
+	} else {
+		name, err := h.credentials.of(c.owned, req)
+		if err != nil {
+			h.failed(w, req, err)
+			return
+		}
+		c.budget = name
+	}
+	whole, err := readBody(req)
+	if err != nil {
+		h.refuseWith(w, req, wrong(http.StatusBadRequest, "the body of the request ended early"))
+		return
+	}
+	if !whole && req.ProtoMajor == 1 {
+		c.flows = &flow{ReadCloser: req.Body}
+		req.Body = c.flows
+		c.admit = func() { _ = http.NewResponseController(w).EnableFullDuplex() } // every HTTP/1 connection can
+	}
+	h.proxy.ServeHTTP(only100{w}, req)
+}
+
+// readBody reads a small body, and reports whether that is all of it. What is larger, or has no
+// known length on HTTP/2, where a program may wait for the answer's beginning before it sends
+// on, flows while the answer does.
+func readBody(req *http.Request) (whole bool, err error) {
+	waits := strings.EqualFold(req.Header.Get("Expect"), "100-continue")
+	known := req.ContentLength >= 0 && req.ContentLength <= readFirst
+	if req.Body == http.NoBody {
+		return true, nil
+	}
+	if waits || !known && (req.ProtoMajor > 1 || req.ContentLength > readFirst) {
+		return false, nil
+	}
+	text, err := io.ReadAll(io.LimitReader(req.Body, readFirst))
+	if err != nil {
+		return false, err
+	}
+	if known || len(text) < readFirst {
+		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil }
+		req.Body = io.NopCloser(bytes.NewReader(text))
+		return true, nil
+	}
+	req.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(text), req.Body), req.Body}
+	return false, nil
+}
+
+// only100 leaves it to the server to send 100 Continue, which it does when the body is read:
+// else it would also pass on the upstream's.
+type only100 struct{ http.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (o only100) WriteHeader(status int) {
+	if status != http.StatusContinue {
+		o.ResponseWriter.WriteHeader(status)
+	}
+}
+
+// Unwrap is for http.ResponseController.
+func (o only100) Unwrap() http.ResponseWriter { return o.ResponseWriter }
+
+// rewrite addresses a request to its upstream, and leaves all else as the program sent it.
+func rewrite(r *httputil.ProxyRequest) {
+	t := targetOf(r.In.Context())
+	out := r.Out
+	out.URL.Scheme, out.URL.Host, out.Host = t.scheme, t.authority(), r.In.Host
+	if out.Host == "" {
+		out.Host = t.authority()
+	}
+	raw, query, hasQuery := strings.Cut(requestTarget(r.In), "?")
+	if strings.HasPrefix(raw, "/") && !strings.HasPrefix(raw, "//") {
+		out.URL.Opaque = raw // else it is escaped anew
+	}
+	out.URL.RawQuery, out.URL.ForceQuery = query, hasQuery && query == ""
+	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
+		if values, sent := r.In.Header[name]; sent {
+			out.Header[name] = values
+		}
+	}
+	if strings.EqualFold(out.Header.Get("Upgrade"), "h2c") {
+		out.Header.Del("Upgrade")
+		out.Header.Del("Connection")
+		out.Header.Del("Http2-Settings")
+	}
+	out.Header.Del(chargedHeader)
+}
+
+// requestTarget is the path and query as they were sent.
+func requestTarget(req *http.Request) string {
+	sent := req.RequestURI
+	if scheme, rest, found := strings.Cut(sent, "://"); found && !strings.Contains(scheme, "/") {
+		slash := strings.IndexAny(rest, "/?")
+		if slash < 0 {
+			return "/"
+		}
+		if sent = rest[slash:]; sent[0] == '?' {
+			sent = "/" + sent
+		}
+	}
+	return sent
+}
+
+// RoundTrip implements http.RoundTripper: it charges and sends what rewrite has addressed.
+func (h *handler) RoundTrip(req *http.Request) (*http.Response, error) {
+	c := callOf(req.Context())
+	if c.budget == "" || h.isCharged(req, c) {
+		return h.sender.RoundTrip(req)
+	}
+	metered, err := h.meters.of(c.budget)
+	if err != nil {
+		return nil, err
+	}
+	options := metered.Options()
+	options.Operation = c.operation
+	return metered.RoundTrip(req.WithContext(budgethttp.With(req.Context(), options)))
+}
+
+// sender sends what is admitted.
+type sender struct{ wire *wire }
+
+// RoundTrip implements http.RoundTripper.
+func (s sender) RoundTrip(req *http.Request) (*http.Response, error) {
+	if c := callOf(req.Context()); c.admit != nil {
+		c.admit()
+	}
+	return s.wire.RoundTrip(req)
+}
+
+// answered prepares an answer for the program.
+func (h *handler) answered(resp *http.Response) error {
+	resp.Header.Del("Alt-Svc") // HTTP/3 would go past the proxy
+	if c := callOf(resp.Request.Context()); c.flows != nil && !c.flows.ended.Load() {
+		resp.Header.Set("Connection", "close") // what is left of the body would be read as a request
+	}
+	return nil
+}
+
+// failed answers a request that got no answer.
+func (h *handler) failed(w http.ResponseWriter, req *http.Request, err error) {
+	if req.Context().Err() != nil || errors.Is(err, context.Canceled) {
+		panic(http.ErrAbortHandler) // the program is gone
+	}
+	h.refuseWith(w, req, h.refusalOf(callOf(req.Context()), targetOf(req.Context()), err))
+}

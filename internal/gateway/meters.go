@@ -1,0 +1,76 @@
+package gateway
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/budgethttp"
+)
+
+// meters are the transports of a gateway's budgets, each made with its budget's first call.
+type meters struct {
+	open     func(name string) (*budget.Budget, error)
+	options  budgethttp.Options
+	wait     *time.Duration // --wait; nil: the job's, else defaultWait
+	observer func(name string) budgethttp.Observer
+
+	mu     sync.Mutex // guards all below
+	byName map[string]*meter
+}
+
+type meter struct {
+	*budgethttp.Transport
+	budget *budget.Budget
+}
+
+// defaultWait is how long a call waits for its units if nobody says: some clients give up
+// after five seconds.
+const defaultWait = 4 * time.Second
+
+// of returns the transport of a budget.
+func (m *meters) of(name string) (*budgethttp.Transport, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if one := m.byName[name]; one != nil {
+		return one.Transport, nil
+	}
+	b, err := m.open(name)
+	if err != nil {
+		return nil, err
+	}
+	options := m.options
+	options.Observer = m.observer(name)
+	spec := b.Spec()
+	wait := defaultWait
+	if said, ok := spec.MaxWait(options.Labels); ok {
+		wait = said
+	}
+	if m.wait != nil {
+		wait = *m.wait
+	}
+	if options.Refused = budgethttp.Fail; wait > 0 {
+		options.Refused, options.MaxWait = budgethttp.Wait, wait
+	}
+	transport, err := budgethttp.New(b, options)
+	if err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	if m.byName == nil {
+		m.byName = map[string]*meter{}
+	}
+	m.byName[name] = &meter{transport, b}
+	return transport, nil
+}
+
+// close records what is left to record, and closes the budgets.
+func (m *meters) close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var errs []error
+	for _, one := range m.byName {
+		errs = append(errs, one.budget.Close())
+	}
+	return errors.Join(errs...)
+}

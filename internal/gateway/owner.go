@@ -1,0 +1,221 @@
+package gateway
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/budget/limit"
+)
+
+// owners find the upstream and operation of a request.
+type owners struct {
+	upstreams []config.Upstream
+	routes    *budgethttp.Routes // operations are written "upstream operation"
+	places    []place
+	tunnelled []string // hosts that are never opened
+}
+
+// place is a host, or what is below a path of it, that an upstream names.
+type place struct {
+	upstream int // an index
+	host     string
+	port     int    // 0: 443 and 80
+	below    string // the path that begins what it owns, with a slash at its end; empty: it owns none
+	whole    bool   // it owns the paths that no other place owns
+}
+
+// owned is what a request is.
+type owned struct {
+	upstream  *config.Upstream // nil: nobody's
+	operation string
+	label     string // what the wildcard of the upstream's host stands for
+	path      string // as it is judged, for the last line
+}
+
+// newOwners reads whose request is whose. Hosts in tunnels are never opened.
+func newOwners(upstreams []config.Upstream, tunnels []string) (*owners, error) {
+	o := &owners{upstreams: upstreams, routes: budgethttp.NewRoutes(), tunnelled: tunnels}
+	for i, u := range upstreams {
+		for _, operation := range slices.Sorted(maps.Keys(u.Costs)) {
+			for _, pattern := range u.Costs[operation].Match {
+				if err := o.routes.Add(pattern, u.Name+" "+operation); err != nil {
+					return nil, fmt.Errorf("upstream %s, operation %s: match %q: %w", u.Name, operation, pattern, err)
+				}
+				o.places = append(o.places, place{upstream: i, host: patternHost(pattern)})
+			}
+		}
+		for _, h := range u.Hosts {
+			o.places = append(o.places, place{upstream: i, host: h.Name, port: h.Port, whole: true})
+		}
+		for _, base := range u.BaseURLs {
+			port, _ := strconv.Atoi(base.Port()) // without one: those of the schemes
+			o.places = append(o.places, place{
+				upstream: i, host: hostName(base.Host), port: port, below: strings.TrimSuffix(base.EscapedPath(), "/") + "/",
+			})
+		}
+	}
+	return o, nil
+}
+
+// patternHost is the host of a pattern of costs.toml.
+func patternHost(pattern string) string {
+	before, _, _ := strings.Cut(pattern, "/")
+	return hostName(before[strings.LastIndexAny(before, " \t")+1:])
+}
+
+// hostName is a host as names are compared: without a port and the root's dot, in small letters.
+func hostName(host string) string {
+	return strings.TrimSuffix(strings.ToLower((&url.URL{Host: host}).Hostname()), ".")
+}
+
+// hosts are the names whose calls are opened, sorted; some begin with "*.".
+func (o *owners) hosts() []string {
+	var names []string
+	for _, p := range o.places {
+		if !o.isTunnel(p) && net.ParseIP(p.host) == nil {
+			names = append(names, p.host)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// opens reports whether calls to a host and port are opened.
+func (o *owners) opens(host string, port int) bool {
+	return slices.ContainsFunc(o.places, func(p place) bool {
+		return p.covers(host, port) && !o.isTunnel(p) && !slices.Contains(o.tunnelled, host)
+	})
+}
+
+func (o *owners) isTunnel(p place) bool {
+	return o.upstreams[p.upstream].Tunnel || slices.Contains(o.tunnelled, p.host)
+}
+
+// covers reports whether a place is at a host and port.
+func (p place) covers(host string, port int) bool {
+	if p.port == 0 && port != 443 && port != 80 || p.port != 0 && p.port != port {
+		return false
+	}
+	parent, isBelow := strings.CutPrefix(p.host, "*")
+	return host == p.host || isBelow && strings.HasSuffix(host, parent) && len(host) > len(parent)
+}
+
+// of finds whose a request is. It is judged as it was sent and as a server may read it, with
+// escapes decoded and dots resolved, and with any method that it may stand for: the dearest
+// decides, because nobody knows which of them the upstream follows.
+func (o *owners) of(req *http.Request, host string, port int) owned {
+	var found owned
+	for _, at := range readings(req.URL) {
+		for _, method := range o.methods(req, host, port) {
+			one := o.one(method, host, port, at)
+			if found.upstream == nil || one.upstream != nil && one.price() > found.price() {
+				found = one
+			}
+		}
+	}
+	found.path = path.Clean("/" + req.URL.Path)
+	return found
+}
+
+// readings are the ways in which a server may read a path.
+func readings(sent *url.URL) []*url.URL {
+	decoded := &url.URL{Path: path.Clean("/" + strings.ReplaceAll(sent.Path, `\`, "/"))}
+	if strings.HasSuffix(sent.Path, "/") && decoded.Path != "/" {
+		decoded.Path += "/"
+	}
+	if decoded.EscapedPath() == sent.EscapedPath() {
+		return []*url.URL{decoded}
+	}
+	return []*url.URL{{Path: sent.Path, RawPath: sent.RawPath}, decoded}
+}
+
+// methods are those that a request may stand for.
+func (o *owners) methods(req *http.Request, host string, port int) []string {
+	named := strings.ToUpper(req.Header.Get("X-Http-Method-Override"))
+	if named == "" || named == req.Method {
+		return []string{req.Method}
+	}
+	for _, p := range o.places {
+		if o.upstreams[p.upstream].MethodOverride && p.covers(host, port) && req.Method == http.MethodPost {
+			return []string{named}
+		}
+	}
+	return []string{req.Method, named}
+}
+
+// one finds whose a request of one method and path is.
+func (o *owners) one(method, host string, port int, at *url.URL) owned {
+	if text, ok := o.routes.Operation(&http.Request{Method: method, Host: host, URL: at}); ok {
+		name, operation, _ := strings.Cut(text, " ")
+		for i := range o.upstreams {
+			if o.upstreams[i].Name == name && o.isAt(i, host, port) {
+				return o.owned(i, host, operation)
+			}
+		}
+	}
+	best, length := -1, -1
+	for i, p := range o.places {
+		if n := p.owns(host, port, at.EscapedPath()); n > length {
+			best, length = i, n
+		}
+	}
+	if best < 0 {
+		return owned{}
+	}
+	return o.owned(o.places[best].upstream, host, budgethttp.Unmatched)
+}
+
+// isAt reports whether an upstream has a place at a host and port. Patterns name no port.
+func (o *owners) isAt(upstream int, host string, port int) bool {
+	return slices.ContainsFunc(o.places, func(p place) bool { return p.upstream == upstream && p.covers(host, port) })
+}
+
+// owns is how specific a place's claim to a path is; -1: it has none.
+func (p place) owns(host string, port int, escaped string) int {
+	switch {
+	case !p.covers(host, port):
+	case p.below != "" && strings.HasPrefix(escaped+"/", p.below):
+		return 1<<16 + len(p.below)
+	case p.whole && p.host == host:
+		return 1 << 15
+	case p.whole:
+		return len(p.host)
+	}
+	return -1
+}
+
+func (o *owners) owned(upstream int, host, operation string) owned {
+	found := owned{upstream: &o.upstreams[upstream], operation: operation}
+	for _, p := range o.places {
+		if parent, isBelow := strings.CutPrefix(p.host, "*"); isBelow && p.upstream == upstream {
+			if label, ok := strings.CutSuffix(host, parent); ok && label != "" {
+				found.label = label
+			}
+		}
+	}
+	return found
+}
+
+// price orders operations by what they cost. What has no price is refused, which costs the
+// caller most.
+func (w owned) price() int64 {
+	if w.upstream == nil {
+		return -1
+	}
+	if cost, priced := w.upstream.Costs[w.operation]; priced {
+		return cost.Units
+	}
+	if w.upstream.Unknown.Allowed {
+		return w.upstream.Unknown.Units
+	}
+	return limit.MaxUnits + 1
+}

@@ -1,0 +1,106 @@
+package gateway
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"strings"
+)
+
+// peeked is a connection of which the beginning was looked at; Read returns it again.
+type peeked struct {
+	net.Conn
+	reader io.Reader
+	target target
+}
+
+// Read implements net.Conn.
+func (p *peeked) Read(b []byte) (int, error) { return p.reader.Read(b) }
+
+// CloseWrite tells the other side that nothing more comes.
+func (p *peeked) CloseWrite() error {
+	if half, ok := p.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return p.Conn.Close()
+}
+
+// speaks is what a program speaks on a connection.
+type speaks int
+
+const (
+	other speaks = iota
+	speaksTLS
+	speaksHTTP
+)
+
+const tlsHandshake = 0x16 // the first byte of a TLS connection
+
+// listen reads the beginning of a connection: what the program speaks, and the name of the
+// server that it asks for, in small letters; empty: it names none.
+func listen(conn net.Conn, from *bufio.Reader) (p *peeked, says speaks, name string, err error) {
+	p = &peeked{Conn: conn, reader: from}
+	first, err := from.Peek(1)
+	switch {
+	case err != nil:
+		return p, other, "", err
+	case first[0] == tlsHandshake:
+		name, err = p.hello()
+		return p, speaksTLS, name, err
+	case isHTTP(from):
+		return p, speaksHTTP, "", nil
+	}
+	return p, other, "", nil
+}
+
+// isHTTP reports whether a request line begins: a method in capitals, and a space.
+func isHTTP(from *bufio.Reader) bool {
+	for n := 1; n <= 24; n++ {
+		begun, err := from.Peek(n)
+		if err != nil {
+			return false
+		}
+		if c := begun[n-1]; c == ' ' {
+			return n > 1
+		} else if c < 'A' || c > 'Z' {
+			return false
+		}
+	}
+	return false
+}
+
+// errHello ends a handshake once the hello has been read.
+var errHello = errors.New("the hello was read")
+
+// hello reads a ClientHello and keeps it to be read again.
+func (p *peeked) hello() (name string, err error) {
+	var read bytes.Buffer
+	from := p.reader
+	server := tls.Server(readOnly{p.Conn, io.TeeReader(from, &read)}, &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			name = strings.TrimSuffix(strings.ToLower(hello.ServerName), ".")
+			return nil, errHello
+		},
+	})
+	if err = server.Handshake(); errors.Is(err, errHello) {
+		err = nil
+	}
+	p.reader = io.MultiReader(&read, from)
+	return name, err
+}
+
+// readOnly is a connection to which nothing is written.
+type readOnly struct {
+	net.Conn
+	reader io.Reader
+}
+
+// Read implements net.Conn.
+func (r readOnly) Read(b []byte) (int, error) { return r.reader.Read(b) }
+
+// Write implements net.Conn.
+func (readOnly) Write(b []byte) (int, error) { return len(b), nil }

@@ -1,0 +1,203 @@
+package gateway
+
+import (
+	"bufio"
+	"context"
+	"crypto/subtle"
+	"crypto/tls"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// proxyUser is the user in the proxy's address; the token is the password.
+const proxyUser = "quotactl"
+
+// handshakeTime bounds a program's TLS handshake with the proxy.
+const handshakeTime = 30 * time.Second
+
+// front is the proxy that programs ask: for tunnels, and for plain http.
+type front struct {
+	*Gateway
+	inner   http.Handler // meters a request for its target
+	outside *httputil.ReverseProxy
+}
+
+func newFront(g *Gateway, inner http.Handler) *front {
+	f := &front{Gateway: g, inner: inner}
+	f.outside = &httputil.ReverseProxy{Rewrite: rewrite, Transport: g.wire, ErrorLog: g.serverLog()}
+	return f
+}
+
+// trustedKey marks connections of the listener that needs no token.
+type trustedKey struct{}
+
+// ServeHTTP implements http.Handler.
+func (f *front) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if req.Context().Value(trustedKey{}) == nil && !f.hasToken(req) {
+		w.Header().Set("Proxy-Authenticate", `Basic realm="quotactl"`)
+		http.Error(w, "quotactl: this proxy serves the command that quotactl meter has started", http.StatusProxyAuthRequired)
+		return
+	}
+	req.Header.Del("Proxy-Authorization")
+	req.Header.Del("Proxy-Connection")
+	switch {
+	case req.Method == http.MethodConnect:
+		f.connect(w, req)
+	case req.URL.Scheme == "http" && req.URL.Host != "":
+		f.plain(w, req)
+	case req.URL.Path == aboutPath && req.Method == http.MethodGet:
+		f.about(w)
+	default:
+		http.Error(w, "quotactl: this is a proxy: ask it for a whole address, or to CONNECT", http.StatusBadRequest)
+	}
+}
+
+func (f *front) hasToken(req *http.Request) bool {
+	want := "Basic " + base64.StdEncoding.EncodeToString([]byte(proxyUser+":"+f.token))
+	return subtle.ConstantTimeCompare([]byte(req.Header.Get("Proxy-Authorization")), []byte(want)) == 1
+}
+
+// plain serves a request for an address that begins with http://.
+func (f *front) plain(w http.ResponseWriter, req *http.Request) {
+	t, err := targetAt("http", req.URL.Host)
+	if err != nil {
+		http.Error(w, "quotactl: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	req = req.WithContext(context.WithValue(req.Context(), targetKey{}, t))
+	if f.owners.opens(t.host, t.port) {
+		req.Host = req.URL.Host
+		f.inner.ServeHTTP(w, req)
+		return
+	}
+	f.tally.tunnel(t.host)
+	f.outside.ServeHTTP(w, req)
+}
+
+// targetAt is the target of an authority.
+func targetAt(scheme, authority string) (target, error) {
+	t := target{scheme: scheme, host: hostName(authority), port: map[string]int{"http": 80, "https": 443}[scheme]}
+	if _, port, err := net.SplitHostPort(authority); err == nil {
+		if t.port, err = strconv.Atoi(port); err != nil || t.port < 1 || t.port > 65535 {
+			return t, fmt.Errorf("%q is not a port", port)
+		}
+	}
+	if t.host == "" {
+		return t, fmt.Errorf("%q names no host", authority)
+	}
+	t.dial = net.JoinHostPort(t.host, strconv.Itoa(t.port))
+	return t, nil
+}
+
+// connect opens a tunnel, or serves what comes through it.
+func (f *front) connect(w http.ResponseWriter, req *http.Request) {
+	t, err := targetAt("https", req.RequestURI)
+	if err != nil {
+		http.Error(w, "quotactl: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	if f.isOwn(t.dial) {
+		http.Error(w, "quotactl: this is the proxy itself", http.StatusForbidden)
+		return
+	}
+	var ahead net.Conn // of a host that is opened the server is dialled when there is a request
+	if !f.owners.opens(t.host, t.port) {
+		if ahead, err = f.wire.dial(req.Context(), t.dial); err != nil {
+			http.Error(w, "quotactl: "+err.Error(), http.StatusBadGateway)
+			return
+		}
+	}
+	conn, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		http.Error(w, "quotactl: CONNECT needs HTTP/1.1", http.StatusHTTPVersionNotSupported)
+		return
+	}
+	if _, err = io.WriteString(conn, "HTTP/1.1 200 Connection established\r\n\r\n"); err == nil {
+		f.open(conn, buffered.Reader, t, ahead)
+	} else {
+		closeAll(conn, ahead)
+	}
+}
+
+// open serves a program's connection: as a server if it is for a host that is opened, else as
+// a tunnel. ahead is the connection to the server; nil: there is none yet.
+func (f *front) open(conn net.Conn, from *bufio.Reader, t target, ahead net.Conn) {
+	back := &backward{program: conn}
+	if ahead != nil { // the server may speak first
+		back.from(ahead)
+	}
+	p, says, name, err := listen(conn, from)
+	if name == "" && ahead == nil {
+		name = t.host
+	}
+	switch {
+	case says == speaksTLS && err == nil && f.owners.opens(name, t.port) && back.silence():
+		closeAll(ahead)
+		f.serveTLS(p, name, t)
+		return
+	case says == speaksHTTP && ahead == nil:
+		p.target = t
+		p.target.scheme = "http"
+		f.hand(p)
+		return
+	}
+	f.tally.tunnel(t.host)
+	defer context.AfterFunc(f.ctx, func() { closeAll(conn) })()
+	if ahead == nil && err == nil {
+		if ahead, err = f.wire.dial(f.ctx, t.dial); err == nil {
+			back.from(ahead)
+		}
+	}
+	if ahead != nil {
+		forward(ahead, p)
+		<-back.ended
+	}
+	closeAll(conn, ahead)
+}
+
+// serveTLS serves a connection in the name of the host that it asks for.
+func (f *front) serveTLS(p *peeked, name string, t target) {
+	t.scheme, t.host = "https", name
+	p.target = t
+	conn := tls.Server(p, &tls.Config{
+		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return f.authority.leaf(name) },
+	})
+	ctx, cancel := context.WithTimeout(f.ctx, handshakeTime)
+	defer cancel()
+	if err := conn.HandshakeContext(ctx); err != nil {
+		f.options.Log.Debug("a program broke a handshake off", "host", name, "error", err)
+		var alert *net.OpError // OpenSSL's may be unreadable
+		if errors.As(err, &alert) && strings.HasSuffix(alert.Op, " error") {
+			f.tally.broken(name)
+		}
+		closeAll(conn)
+		return
+	}
+	f.hand(conn)
+}
+
+// hand gives a connection to the server of opened connections.
+func (f *front) hand(conn net.Conn) {
+	select {
+	case f.opened <- conn:
+	case <-f.ctx.Done():
+		closeAll(conn)
+	}
+}
+
+func closeAll(conns ...net.Conn) {
+	for _, conn := range conns {
+		if conn != nil {
+			_ = conn.Close() // nothing is lost
+		}
+	}
+}

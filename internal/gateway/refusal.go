@@ -1,0 +1,202 @@
+package gateway
+
+import (
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
+)
+
+// shortWait is the longest time to a retry of which a program is told.
+const shortWait = time.Minute
+
+// refusal is an answer that the gateway gives itself.
+type refusal struct {
+	status int
+	text   string        // after "quotactl: "
+	kind   string        // the value of the header X-Quotactl
+	after  time.Duration // when to retry; 0: never
+	limit  string
+	at     time.Time
+	final  config.Final // the form of the upstream's refusals
+	budget string
+}
+
+// The values of the header X-Quotactl.
+const (
+	isRefused = "refused"
+	isError   = "error"
+)
+
+func wrong(status int, text string) *refusal {
+	return &refusal{status: status, text: text, kind: isError}
+}
+
+// refusalOf is the answer to a request that failed with an error.
+func (h *handler) refusalOf(c *call, t target, err error) *refusal {
+	var refused *budget.RefusedError
+	var unknown *noCredential
+	switch {
+	case errors.As(err, &unknown):
+		return h.misconfigured(err.Error())
+	case errors.Is(err, budget.ErrUnknownOperation):
+		return h.misconfigured(fmt.Sprintf("%s is no operation of upstream %s: add its pattern to the match of one in costs.toml, or set unknown_operation", c.shown(t), c.upstream.Name))
+	case errors.Is(err, budget.ErrNeverFits):
+		return &refusal{status: http.StatusForbidden, text: err.Error(), kind: isRefused, final: c.upstream.Final, budget: c.budget}
+	case errors.Is(err, budget.ErrExhausted) && errors.As(err, &refused):
+		return h.exhausted(c, refused)
+	case errors.As(err, &refused):
+		h.tally.storeAway(c.budget)
+		return &refusal{status: http.StatusServiceUnavailable, text: err.Error(), kind: isError, after: 5 * time.Second, budget: c.budget}
+	case errors.Is(err, errWantsCertificate):
+		return wrong(http.StatusBadGateway, fmt.Sprintf("%s asks for a client certificate, which only the program has; --tunnel %s lets it pass unmetered. Nothing was charged", t.host, t.host))
+	case isUntrusted(err):
+		return wrong(http.StatusBadGateway, fmt.Sprintf("the certificate of %s does not verify: %s; --tunnel %s lets it pass unmetered. Nothing was charged", t.host, err, t.host))
+	}
+	return wrong(http.StatusBadGateway, fmt.Sprintf("%s did not answer: %s", t.host, err))
+}
+
+func isUntrusted(err error) bool {
+	var authority x509.UnknownAuthorityError
+	var name x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	return errors.As(err, &authority) || errors.As(err, &name) || errors.As(err, &invalid)
+}
+
+// misconfigured is the answer to a request that the configuration does not cover.
+func (h *handler) misconfigured(text string) *refusal {
+	h.tally.misconfigured(text)
+	return &refusal{status: http.StatusForbidden, text: text + ". Nothing was charged", kind: isRefused}
+}
+
+// exhausted is the answer to a call that does not fit: when to retry if that is soon, else one
+// that says that retrying does not help.
+func (h *handler) exhausted(c *call, refused *budget.RefusedError) *refusal {
+	r := &refusal{
+		status: http.StatusTooManyRequests, kind: isRefused, after: refused.RetryAfter, at: refused.RetryAt,
+		limit: refused.Limit, budget: c.budget, final: c.upstream.Final,
+	}
+	r.text = fmt.Sprintf("%s is spent until %s", c.budget, h.until(refused.RetryAt))
+	if errors.Is(refused, budget.ErrLocked) {
+		r.text = fmt.Sprintf("%s is locked until %s", c.budget, h.until(refused.RetryAt))
+	}
+	if refused.Limit != "" {
+		r.text += fmt.Sprintf("; limit %s has %d left", refused.Limit, refused.Remaining)
+	}
+	if refused.RetryAfter <= 0 || refused.RetryAfter > shortWait {
+		r.after, r.status = 0, http.StatusForbidden
+		h.tally.refusedForGood(c.budget, refused)
+	}
+	return r
+}
+
+// until is an instant as a person reads it: "08:00 (in 5h0m)".
+func (h *handler) until(at time.Time) string {
+	if at.IsZero() {
+		return "further notice"
+	}
+	return forPeople(h.options.Screen).Time(at)
+}
+
+// refuseWith writes a refusal in the form that the program's client understands.
+func (h *handler) refuseWith(w http.ResponseWriter, req *http.Request, r *refusal) {
+	header := w.Header()
+	header.Set("X-Quotactl", r.kind)
+	header.Set("Cache-Control", "no-store")
+	text := "quotactl: " + r.text
+	if isGRPC(req) {
+		code := "8" // RESOURCE_EXHAUSTED
+		if r.kind == isError {
+			code = "14" // UNAVAILABLE
+		}
+		header.Set("Content-Type", "application/grpc")
+		header.Set("Grpc-Status", code)
+		header.Set("Grpc-Message", url.PathEscape(text))
+		w.WriteHeader(http.StatusOK)
+		return
+	}
+	switch {
+	case r.after > 0:
+		seconds := strconv.FormatInt(int64((r.after+time.Second-1)/time.Second), 10)
+		header.Set("Retry-After", seconds)
+		header.Set("Retry-After-Ms", strconv.FormatInt(int64((r.after+time.Millisecond-1)/time.Millisecond), 10))
+		if r.limit != "" {
+			header.Set("Ratelimit", fmt.Sprintf("%q;r=0;t=%s", r.limit, seconds))
+		}
+	case r.kind == isRefused:
+		header.Set("X-Should-Retry", "false")
+	}
+	status, body := r.body(text)
+	header.Set("Content-Type", "application/json")
+	header.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	if req.Method != http.MethodHead {
+		_, _ = w.Write(body) // a program that is gone needs none
+	}
+}
+
+func isGRPC(req *http.Request) bool {
+	return strings.HasPrefix(req.Header.Get("Content-Type"), "application/grpc")
+}
+
+// quotaExceeded is the problem type of draft-ietf-httpapi-ratelimit-headers.
+const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+
+// problem is a body that the clients of most APIs can show: the members of RFC 9457, and
+// those in which GitHub, OpenAI, Stripe and Google say why.
+type problem struct {
+	Type    string  `json:"type,omitempty"`
+	Title   string  `json:"title"`
+	Status  int     `json:"status"`
+	Detail  string  `json:"detail"`
+	RetryAt string  `json:"retry_at,omitempty"`
+	Message string  `json:"message"`
+	Error   members `json:"error"`
+}
+
+type members struct {
+	Code    string   `json:"code"`
+	Type    string   `json:"type"`
+	Message string   `json:"message"`
+	Errors  []reason `json:"errors"`
+}
+
+type reason struct {
+	Reason  string `json:"reason"`
+	Domain  string `json:"domain"`
+	Message string `json:"message"`
+}
+
+// body is the status and the body of a refusal.
+func (r *refusal) body(text string) (status int, body []byte) {
+	status = r.status
+	if r.after == 0 && r.final.Status != 0 {
+		status = r.final.Status
+	}
+	if r.final.Body != "" && r.kind == isRefused && (status == r.final.Status || status >= http.StatusBadRequest) {
+		quoted, _ := json.Marshal(text) // a string always can be
+		fill := strings.NewReplacer("{message}", string(quoted[1:len(quoted)-1]), "{status}", strconv.Itoa(status))
+		return status, []byte(fill.Replace(r.final.Body))
+	}
+	p := problem{Title: "quotactl refused the request; it was not sent", Status: status, Detail: text, Message: text}
+	p.Error = members{Code: "quota_exceeded", Type: "quota_exceeded", Message: text, Errors: []reason{{"quotaExceeded", "quotactl", text}}}
+	if r.kind == isRefused {
+		p.Type = quotaExceeded
+	} else {
+		p.Title, p.Error.Code, p.Error.Type = "quotactl could not pass the request on", "quotactl_error", "quotactl_error"
+		p.Error.Errors[0].Reason = "backendError"
+	}
+	if !r.at.IsZero() {
+		p.RetryAt = r.at.UTC().Format(time.RFC3339)
+	}
+	body, _ = json.Marshal(p) // strings and numbers always can be
+	return status, body
+}

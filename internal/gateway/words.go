@@ -1,0 +1,125 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/internal/screen"
+)
+
+// statusTime bounds how long Left asks the store.
+const statusTime = 2 * time.Second
+
+// Left reads what the budgets of the calls have left. Those that the store does not answer for
+// are left out.
+func (g *Gateway) Left(ctx context.Context) map[string]budget.Status {
+	ctx, cancel := context.WithTimeout(ctx, statusTime)
+	defer cancel()
+	g.meters.mu.Lock()
+	defer g.meters.mu.Unlock()
+	left := map[string]budget.Status{}
+	for name, one := range g.meters.byName {
+		if one.budget.Flush(ctx) != nil {
+			continue
+		}
+		if status, err := one.budget.Status(ctx); err == nil {
+			left[name] = status
+		}
+	}
+	return left
+}
+
+// Lines sum up a command's calls for people: first what they took, then what else they must
+// know. name is that of the job, or of the command.
+func (t *Tally) Lines(name string, on screen.Screen, left map[string]budget.Status) []string {
+	on = forPeople(on)
+	var first []string
+	for _, b := range slices.Sorted(maps.Keys(t.Budgets)) {
+		spent := t.Budgets[b]
+		text := fmt.Sprintf("%s, %s of %s", count(on, spent.Calls, "call"), count(on, spent.Units, "unit"), b)
+		if spent.Final > 0 {
+			text += fmt.Sprintf(", %s refused", count(on, spent.Final, "call"))
+		}
+		if s, known := left[b]; known {
+			text += leftText(on, s)
+		}
+		first = append(first, text)
+	}
+	if len(first) == 0 {
+		first = append(first, "no call to an upstream of the configuration was seen")
+	}
+	if passed := t.passedText(on); passed != "" {
+		first = append(first, passed)
+	}
+	lines := []string{name + ": " + strings.Join(first, "; ")}
+	for _, host := range slices.Sorted(maps.Keys(t.Broken)) {
+		lines = append(lines, fmt.Sprintf("%s refused by the program: it has its own CA list; --tunnel %s lets it pass unmetered",
+			wereText(on, t.Broken[host], "handshake", " with "+host), host))
+	}
+	for _, why := range t.Misconfigured {
+		lines = append(lines, "calls were refused: "+why)
+	}
+	if t.StoreAway > 0 {
+		lines = append(lines, wereText(on, t.StoreAway, "call", "")+" refused because the store did not decide; quotactl doctor says why")
+	}
+	return lines
+}
+
+// passedText is what no upstream meters.
+func (t *Tally) passedText(on screen.Screen) string {
+	var parts []string
+	for _, at := range slices.Sorted(maps.Keys(t.Passed)) {
+		host, first, _ := strings.Cut(at, "/")
+		parts = append(parts, fmt.Sprintf("%s to %s paths of %s", count(on, int64(t.Passed[at]), "call"), first, host))
+	}
+	for _, host := range slices.Sorted(maps.Keys(t.Tunnels)) {
+		parts = append(parts, fmt.Sprintf("%s to %s", count(on, int64(t.Tunnels[host]), "connection"), host))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return strings.Join(parts, " and ") + " metered by no upstream"
+}
+
+// leftText is what is left of a budget's tightest limit, and until when that is all.
+func leftText(on screen.Screen, s budget.Status) string {
+	tightest := s.Tightest()
+	switch {
+	case tightest == nil:
+		return ""
+	case tightest.Lock != nil:
+		return ", locked until " + on.Time(tightest.Lock.Until)
+	case tightest.NextReturn.IsZero():
+		return fmt.Sprintf(", %s left", on.Number(tightest.Left))
+	}
+	return fmt.Sprintf(", %s left until %s", on.Number(tightest.Left), on.Time(tightest.NextReturn))
+}
+
+func count(on screen.Screen, n int64, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return on.Number(n) + " " + what
+}
+
+func wereText(on screen.Screen, n int, what, which string) string {
+	verb := " were"
+	if n == 1 {
+		verb = " was"
+	}
+	return count(on, int64(n), what) + which + verb
+}
+
+// forPeople writes instants and numbers for people, also where they go to a log or a program.
+func forPeople(on screen.Screen) screen.Screen {
+	on.Terminal, on.Now = true, time.Now()
+	if on.Zone == nil {
+		on.Zone = time.Local
+	}
+	return on
+}
