@@ -206,6 +206,6 @@ func TestKnownSecret(t *testing.T) {
 	for want, credential := range map[string]config.Credential{
 		"set": {SecretEnv: "KEY"}, "filed": {SecretFile: path}, "": {SecretFile: path + ".not"},
 	} {
-		check.Equal(t, knownSecret(credential, env), want, credential)
+		check.Equal(t, KnownSecret(credential, env), want, credential)
 	}
 }

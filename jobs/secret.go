@@ -70,7 +70,7 @@ func (s *secrets) hider(j *Job) func(string) string {
 	if s.sandbox {
 		return func(text string) string { return text }
 	}
-	return secret.Hider(knownSecret(j.credential, s.env), s.known()...)
+	return secret.Hider(KnownSecret(j.credential, s.env), s.known()...)
 }
 
 // finder reports whether a text that is to be stored contains a secret.
@@ -79,7 +79,7 @@ func (s *secrets) finder(j *Job) func(text string) bool {
 		if s.sandbox {
 			return s.hider(j)
 		}
-		return secret.Hider("", append(s.known(), knownSecret(j.credential, s.env))...) // a long secret is found by its pieces, too
+		return secret.Hider("", append(s.known(), KnownSecret(j.credential, s.env))...) // a long secret is found by its pieces, too
 	})
 	return func(text string) bool { return hide()(text) != text }
 }
@@ -135,16 +135,16 @@ func KnownSecrets(cfg *config.Config, env func(name string) (string, bool)) []st
 	}
 	var known []string
 	for _, source := range sources {
-		if secret := knownSecret(source, env); secret != "" {
+		if secret := KnownSecret(source, env); secret != "" {
 			known = append(known, secret)
 		}
 	}
 	return known
 }
 
-// knownSecret is the credential's secret, to remove it from what a command prints; empty
+// KnownSecret is a credential's secret, to find it in what a command prints or sends; empty
 // if it cannot be read.
-func knownSecret(credential config.Credential, env func(string) (string, bool)) string {
+func KnownSecret(credential config.Credential, env func(string) (string, bool)) string {
 	if credential.SecretEnv != "" {
 		value, _ := env(credential.SecretEnv)
 		return strings.TrimSpace(value)

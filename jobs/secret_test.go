@@ -133,6 +133,6 @@ func TestASecretsFileIsRegular(t *testing.T) {
 		if err := CheckSecrets([]*Job{j}, os.LookupEnv); err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
-		check.Equal(t, knownSecret(credential, os.LookupEnv), "", "known")
+		check.Equal(t, KnownSecret(credential, os.LookupEnv), "", "known")
 	}
 }
