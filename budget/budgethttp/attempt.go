@@ -205,7 +205,7 @@ func (a *attempt) send() (*http.Response, error) {
 		return nil, context.Cause(ctx)
 	}
 	a.sent = true
-	out := a.request.WithContext(ctx)
+	out := a.proven(a.request.WithContext(ctx))
 	resp, err := a.options.Base.RoundTrip(out)
 	if !a.trace.silent() {
 		a.traces.Store(true)

@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 )
 
@@ -10,13 +11,17 @@ import (
 // answer.
 type Final struct {
 	Status int // 200 to 599
-	// Body is JSON once [FinalMessage] in it is replaced by text that is escaped for a JSON
-	// string. Empty: the default body.
+	// Body is JSON once [Final.Fill] has filled it in. Empty: the default body.
 	Body string
 }
 
-// FinalMessage is what a body of [Final] has in place of the message.
-const FinalMessage = "{message}"
+// Fill is the body with a message in place of {message}, escaped for a JSON string, and with a
+// status in place of {status}.
+func (f Final) Fill(message string, status int) []byte {
+	quoted, _ := json.Marshal(message) // a string always can be
+	fill := strings.NewReplacer("{message}", string(quoted[1:len(quoted)-1]), "{status}", strconv.Itoa(status))
+	return []byte(fill.Replace(f.Body))
+}
 
 // readFinal reads final.
 func readFinal(node Node) (f Final) {
@@ -33,8 +38,8 @@ func readFinal(node Node) (f Final) {
 		t["status"].Fail("status = %d: such an answer has no body, so nobody would see why; use 403", f.Status)
 	}
 	f.Body, _ = filled(t["body"])
-	if f.Body != "" && !json.Valid([]byte(strings.ReplaceAll(f.Body, FinalMessage, "x"))) {
-		t["body"].Fail("body is not JSON once %s is replaced: write '{\"error\":\"%s\"}', with %s inside a string", FinalMessage, FinalMessage, FinalMessage)
+	if f.Body != "" && !json.Valid(f.Fill("x", f.Status)) {
+		t["body"].Fail("body is not JSON once {message} and {status} are replaced: write '{\"error\":\"{message}\"}', with {message} inside a string")
 	}
 	return f
 }

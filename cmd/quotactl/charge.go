@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/gateway"
 	"github.com/quotactl/quotactl/internal/view"
 )
 
@@ -199,6 +201,10 @@ func (a *app) warnOfJob(cfg *config.Config, job string) {
 
 // chargeOnce opens the store for a single charge.
 func (a *app) chargeOnce(ctx context.Context, cfg *config.Config, name string, f chargeFlags) (budget.Receipt, error) {
+	upstream, _, _ := strings.Cut(name, "/")
+	if outer, _ := gateway.AskOuter(ctx, a.env, upstream); outer.First {
+		a.say(fmt.Sprintf("warning: this runs under quotactl meter, which charges calls to %s, too: take out one of the two", upstream))
+	}
 	store, err := a.openStore(ctx, cfg)
 	if err != nil {
 		return budget.Receipt{}, err

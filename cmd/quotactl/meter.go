@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"time"
@@ -111,11 +112,15 @@ func (a *app) meter(ctx context.Context, f meterFlags, command []string) error {
 	if err := a.completeMeter(&f, cfg, list); err != nil {
 		return err
 	}
+	digest := gateway.Digest(a.configPath, a.storeAt(cfg))
+	if outer, found := gateway.AskOuter(ctx, a.env, ""); found && outer.Config == digest {
+		return a.meterWithin(outer, f, command)
+	}
 	store, err := a.openStore(ctx, cfg)
 	if err != nil {
 		return err
 	}
-	g, err := gateway.Start(context.WithoutCancel(ctx), a.gatewayOptions(cfg, f, func(name string) (*budget.Budget, error) {
+	g, err := gateway.Start(context.WithoutCancel(ctx), a.gatewayOptions(cfg, f, digest, func(name string) (*budget.Budget, error) {
 		return a.budget(cfg, store, name)
 	}))
 	if err != nil {
@@ -148,6 +153,18 @@ func (a *app) meter(ctx context.Context, f meterFlags, command []string) error {
 	return f.exit(code, stopped, tally)
 }
 
+// meterWithin runs a command in one that is metered already.
+func (a *app) meterWithin(outer gateway.Outer, f meterFlags, command []string) error {
+	if f.labels.Job != "" && f.labels.Job != outer.Job {
+		return usage("--job %s: this runs in a command that quotactl meter charges for job %s: take one of the two out", f.labels.Job, cmp.Or(outer.Job, "none"))
+	}
+	path, err := exec.LookPath(command[0])
+	if err != nil && !errors.Is(err, exec.ErrDot) { // which a shell runs, too
+		return notStarted(command[0], err)
+	}
+	return notStarted(command[0], proc.Become(path, command))
+}
+
 // completeMeter checks the flags, and adds what the environment and the job say.
 func (a *app) completeMeter(f *meterFlags, cfg *config.Config, list []*jobs.Job) error {
 	if f.wait < 0 || f.linger < 0 {
@@ -178,10 +195,10 @@ func (a *app) completeMeter(f *meterFlags, cfg *config.Config, list []*jobs.Job)
 	return nil
 }
 
-func (a *app) gatewayOptions(cfg *config.Config, f meterFlags, open func(string) (*budget.Budget, error)) gateway.Options {
+func (a *app) gatewayOptions(cfg *config.Config, f meterFlags, digest string, open func(string) (*budget.Budget, error)) gateway.Options {
 	var told sync.Map // texts
 	o := gateway.Options{
-		Config: cfg, Open: open, Budgets: f.budgets, Tunnels: f.tunnels, NoHooks: f.noHooks, Java: f.java,
+		Config: cfg, Digest: digest, Open: open, Budgets: f.budgets, Tunnels: f.tunnels, NoHooks: f.noHooks, Java: f.java,
 		Call:   budgethttp.Options{Labels: f.labels, Log: a.logger()},
 		Secret: func(c config.Credential) string { return jobs.KnownSecret(c, a.env) },
 		Env:    os.Environ(), Screen: a.errorScreen(), Log: a.logger(),

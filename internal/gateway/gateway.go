@@ -28,6 +28,8 @@ type Options struct {
 	Open func(name string) (*budget.Budget, error)
 	// Secret returns a credential's secret; empty if it cannot be read.
 	Secret func(config.Credential) string
+	// Digest stands for the configuration and its store; see [Digest].
+	Digest string
 	// Call completes the calls of the command: labels, floor, policy.
 	Call budgethttp.Options
 	// Budgets are the budgets that the user has named; the calls to their upstreams charge them.

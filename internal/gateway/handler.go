@@ -21,7 +21,8 @@ const readFirst = 64 << 10
 type call struct {
 	owned
 	method string
-	budget string // the budget's name; empty: it is not metered
+	budget string // the budget's name; empty: it is not charged
+	id     string // of the charge that the program has made
 	flows  *flow  // the body, if it flows while the answer does; nil: it was read
 	admit  func() // prepares the program's connection for that
 }
@@ -77,9 +78,8 @@ func newHandler(g *Gateway) *handler {
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	t := targetOf(req.Context())
-	asked := hostName(req.Host)
 	switch {
-	case req.Host != "" && asked != t.host:
+	case req.Host != "" && !t.isNamed(req.Host):
 		h.refuseWith(w, req, wrong(http.StatusMisdirectedRequest, "the connection was opened for "+t.host+", and the request is for another host"))
 		return
 	case req.Method == http.MethodTrace || req.Method == http.MethodConnect:
@@ -91,15 +91,16 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	c := &call{owned: h.owners.of(req, t.host, t.port), method: req.Method}
 	req = req.WithContext(context.WithValue(req.Context(), callKey{}, c))
-	if c.upstream == nil {
+	switch {
+	case c.upstream == nil:
 		h.tally.passed(t.host, c.path)
-	} else {
-		name, err := h.credentials.of(c.owned, req)
-		if err != nil {
+	case h.isCharged(c, req):
+	default:
+		var err error
+		if c.budget, err = h.credentials.of(c.owned, req); err != nil {
 			h.failed(w, req, err)
 			return
 		}
-		c.budget = name
 	}
 	whole, err := readBody(req)
 	if err != nil {
@@ -179,7 +180,7 @@ func rewrite(r *httputil.ProxyRequest) {
 		out.Header.Del("Connection")
 		out.Header.Del("Http2-Settings")
 	}
-	out.Header.Del(chargedHeader)
+	out.Header.Del(budgethttp.ChargedHeader)
 }
 
 // requestTarget is the path and query as they were sent.
@@ -200,8 +201,8 @@ func requestTarget(req *http.Request) string {
 // RoundTrip implements http.RoundTripper: it charges and sends what rewrite has addressed.
 func (h *handler) RoundTrip(req *http.Request) (*http.Response, error) {
 	c := callOf(req.Context())
-	if c.budget == "" || h.isCharged(req, c) {
-		return h.sender.RoundTrip(req)
+	if c.budget == "" {
+		return h.sendCharged(c, req)
 	}
 	metered, err := h.meters.of(c.budget)
 	if err != nil {

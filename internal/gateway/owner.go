@@ -174,6 +174,13 @@ func (o *owners) one(method, host string, port int, at *url.URL) owned {
 	return o.owned(o.places[best].upstream, host, budgethttp.Unmatched)
 }
 
+// meters reports whether calls to an upstream are metered.
+func (o *owners) meters(upstream string) bool {
+	return slices.ContainsFunc(o.places, func(p place) bool {
+		return o.upstreams[p.upstream].Name == upstream && !o.isTunnel(p)
+	})
+}
+
 // isAt reports whether an upstream has a place at a host and port. Patterns name no port.
 func (o *owners) isAt(upstream int, host string, port int) bool {
 	return slices.ContainsFunc(o.places, func(p place) bool { return p.upstream == upstream && p.covers(host, port) })

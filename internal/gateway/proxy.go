@@ -54,7 +54,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case req.URL.Scheme == "http" && req.URL.Host != "":
 		f.plain(w, req)
 	case req.URL.Path == aboutPath && req.Method == http.MethodGet:
-		f.about(w)
+		f.about(w, req)
 	default:
 		http.Error(w, "quotactl: this is a proxy: ask it for a whole address, or to CONNECT", http.StatusBadRequest)
 	}

@@ -182,9 +182,7 @@ func (r *refusal) body(text string) (status int, body []byte) {
 		status = r.final.Status
 	}
 	if r.final.Body != "" && r.kind == isRefused && (status == r.final.Status || status >= http.StatusBadRequest) {
-		quoted, _ := json.Marshal(text) // a string always can be
-		fill := strings.NewReplacer("{message}", string(quoted[1:len(quoted)-1]), "{status}", strconv.Itoa(status))
-		return status, []byte(fill.Replace(r.final.Body))
+		return status, r.final.Fill(text, status)
 	}
 	p := problem{Title: "quotactl refused the request; it was not sent", Status: status, Detail: text, Message: text}
 	p.Error = members{Code: "quota_exceeded", Type: "quota_exceeded", Message: text, Errors: []reason{{"quotaExceeded", "quotactl", text}}}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -27,7 +28,13 @@ func (t target) authority() string {
 	if t.scheme == "https" && t.port == 443 || t.scheme == "http" && t.port == 80 {
 		return hostIn(t.host)
 	}
-	return net.JoinHostPort(t.host, fmt.Sprint(t.port))
+	return net.JoinHostPort(t.host, strconv.Itoa(t.port))
+}
+
+// isNamed reports whether a Host header names the target.
+func (t target) isNamed(host string) bool {
+	port := (&url.URL{Host: host}).Port()
+	return hostName(host) == t.host && (port == "" || port == strconv.Itoa(t.port))
 }
 
 func hostIn(host string) string {
@@ -83,7 +90,7 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // to is the transport to a target.
 func (w *wire) to(t target) *http.Transport {
-	if t.dial == "" || t.dial == net.JoinHostPort(t.host, fmt.Sprint(t.port)) {
+	if t.dial == "" || t.dial == net.JoinHostPort(t.host, strconv.Itoa(t.port)) {
 		return w.usual
 	}
 	w.mu.Lock()

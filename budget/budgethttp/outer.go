@@ -1,0 +1,55 @@
+package budgethttp
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// ChargedHeader is in requests that a Transport has charged in a program that quotactl meter
+// runs, so that the meter, which takes it off, does not charge them again. Its value is made
+// by [Proof].
+const ChargedHeader = "X-Quotactl-Charged"
+
+// meterToken returns the password of the proxy of the quotactl meter that runs this program;
+// empty: none does.
+func meterToken(env func(string) (string, bool)) string {
+	at, _ := env("QUOTACTL_METER")
+	address, _ := env("HTTPS_PROXY")
+	proxy, err := url.Parse(address)
+	if at == "" || err != nil || proxy.Host != at {
+		return ""
+	}
+	token, _ := proxy.User.Password()
+	return token
+}
+
+// Proof is the value of [ChargedHeader] for a request that is charged to a budget: the budget,
+// the operation, the charge's id, and a code that only those who know the proxy's token can
+// make. None of them has a space.
+func Proof(token, budget, operation, id string, req *http.Request) string {
+	said := budget + " " + operation + " " + id
+	seen := shadow(req)
+	key := sha256.Sum256([]byte("quotactl charged " + token))
+	code := hmac.New(sha256.New, key[:])
+	_, _ = code.Write([]byte(said + " " + seen.Method + " " + seen.Host + " " + seen.URL.EscapedPath())) // it never fails
+	return said + " " + hex.EncodeToString(code.Sum(nil))
+}
+
+// proven is the request with a proof of its charge, if a meter runs this program and the base
+// asks proxies.
+func (a *attempt) proven(out *http.Request) *http.Request {
+	base, usual := a.options.Base.(*http.Transport)
+	if a.meter == "" || usual && base.Proxy == nil || strings.ContainsAny(a.operation, " \r\n") {
+		return out
+	}
+	out.Header = out.Header.Clone()
+	if out.Header == nil {
+		out.Header = http.Header{}
+	}
+	out.Header.Set(ChargedHeader, Proof(a.meter, a.budget.Name(), a.operation, a.newest().ID, a.request))
+	return out
+}
