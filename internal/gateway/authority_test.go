@@ -65,15 +65,14 @@ func TestConstraints(t *testing.T) {
 	for _, hosts := range [][]string{{"api.example.com", "*.myshopify.com"}, {"10.1.2.3"}, {}} {
 		a := newTestAuthority(t, hosts...)
 		for _, name := range []string{"www.google.com", "example.com", "api.example.org", "com", "10.1.2.3", "8.8.8.8", "::1", "2001:db8::1"} {
-			template := newCertificate("leaf", a.intermediate.NotBefore, a.intermediate.NotAfter)
-			template.DNSNames = []string{name}
+			forged := template(a.intermediate.NotBefore, a.intermediate.NotAfter)
+			forged.DNSNames = []string{name}
 			if ip := net.ParseIP(name); ip != nil {
-				template.DNSNames, template.IPAddresses = nil, []net.IP{ip}
+				forged.DNSNames, forged.IPAddresses = nil, []net.IP{ip}
 			}
-			signed, key, err := sign(template, a.intermediate, a.key)
+			signed, _, err := sign(forged, a.intermediate, a.key)
 			must.Do(t, err)
-			forged := &tls.Certificate{Certificate: [][]byte{signed.Raw, a.intermediate.Raw}, PrivateKey: key}
-			err = a.verify(t, forged, name, testNow)
+			err = a.verify(t, &tls.Certificate{Certificate: [][]byte{signed.Raw, a.intermediate.Raw}}, name, testNow)
 			if invalid, ok := err.(x509.CertificateInvalidError); !ok || invalid.Reason != x509.CANotAuthorizedForThisName { //nolint:errorlint // x509 returns it as it is
 				t.Errorf("hosts %v, a forged certificate for %s: %v", hosts, name, err)
 			}
@@ -84,11 +83,11 @@ func TestConstraints(t *testing.T) {
 // TestNoFurtherAuthority: the intermediate can vouch for hosts, not for other authorities.
 func TestNoFurtherAuthority(t *testing.T) {
 	a := newTestAuthority(t, "api.example.com")
-	template := newCertificate("intermediate", a.intermediate.NotBefore, a.intermediate.NotAfter)
-	template.IsCA, template.KeyUsage = true, x509.KeyUsageCertSign
-	second, secondKey, err := sign(template, a.intermediate, a.key)
+	further := template(a.intermediate.NotBefore, a.intermediate.NotAfter)
+	further.IsCA, further.KeyUsage = true, x509.KeyUsageCertSign
+	second, secondKey, err := sign(further, a.intermediate, a.key)
 	must.Do(t, err)
-	last := newCertificate("leaf", template.NotBefore, template.NotAfter)
+	last := template(further.NotBefore, further.NotAfter)
 	last.DNSNames = []string{"api.example.com"}
 	signed, _, err := sign(last, second, secondKey)
 	must.Do(t, err)
