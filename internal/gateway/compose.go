@@ -60,7 +60,7 @@ func (c *composer) write(name string, mode os.FileMode, data []byte) string {
 }
 
 func (c *composer) setProxy(o surroundOptions) {
-	address := url.URL{Scheme: "http", User: url.UserPassword("meter", o.token), Host: o.proxy}
+	address := url.URL{Scheme: "http", User: url.UserPassword(proxyUser, o.token), Host: o.proxy}
 	c.set(address.String(), "HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy")
 	kept, removed := exemptions(c.environment, o.hosts)
 	c.set(strings.Join(kept, ","), "NO_PROXY", "no_proxy")

@@ -18,7 +18,7 @@ import (
 )
 
 // proxyUser is the user in the proxy's address; the token is the password.
-const proxyUser = "quotactl"
+const proxyUser = "meter"
 
 // handshakeTime bounds a program's TLS handshake with the proxy.
 const handshakeTime = 30 * time.Second

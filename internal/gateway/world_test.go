@@ -96,12 +96,15 @@ func newWorld(t testing.TB, toml string, handler http.HandlerFunc, change ...fun
 		Config: w.cfg, Temp: dir, Log: slog.New(slog.DiscardHandler), Secret: func(config.Credential) string { return "" },
 		Call: budgethttp.Options{Log: slog.New(slog.DiscardHandler)},
 		Open: w.open, Say: func(text string) { w.mu.Lock(); w.said = append(w.said, text); w.mu.Unlock() },
-		Env: []string{"HTTPS_PROXY=" + w.company(), "SSL_CERT_FILE=" + cert, "PATH=" + os.Getenv("PATH")},
+		Env: []string{"SSL_CERT_FILE=" + cert, "PATH=" + os.Getenv("PATH")},
 	}
 	for _, one := range change {
 		one(&o)
 	}
+	company := must.Get(url.Parse(w.company()))(t)
 	w.g = must.Get(Start(t.Context(), o))(t)
+	w.g.wire.proxy = func(*url.URL) (*url.URL, error) { return company, nil } // as if this process's environment named it
+	w.g.wire.usual.Proxy = http.ProxyURL(company)
 	t.Cleanup(func() { must.Do(t, w.g.Close()) })
 	return w
 }
