@@ -62,3 +62,10 @@ func (t *Transport) remember(one session) {
 		t.sessions.Add(one, struct{}{})
 	}
 }
+
+// Knows reports whether a request of an operation belongs to an upload or session that this
+// Transport knows as charged to its budget.
+func (t *Transport) Knows(req *http.Request, operation string) bool {
+	once := t.spec.Costs[operation].Once
+	return once != nil && t.sessions.Contains(newSession(t.budget.Name(), once, requestValue(once, req)))
+}

@@ -97,7 +97,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case h.isCharged(c, req):
 	default:
 		var err error
-		if c.budget, err = h.credentials.of(c.owned, req); err != nil {
+		if c.budget = h.meters.session(c.owned, req); c.budget == "" {
+			c.budget, err = h.credentials.of(c.owned, req)
+		}
+		if err != nil {
 			h.failed(w, req, err)
 			return
 		}
@@ -221,6 +224,7 @@ func (s sender) RoundTrip(req *http.Request) (*http.Response, error) {
 	if c := callOf(req.Context()); c.admit != nil {
 		c.admit()
 	}
+	req.Header.Del(budgethttp.ChargedHeader) // of a meter around this one
 	return s.wire.RoundTrip(req)
 }
 

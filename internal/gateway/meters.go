@@ -2,6 +2,8 @@ package gateway
 
 import (
 	"errors"
+	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -62,6 +64,19 @@ func (m *meters) of(name string) (*budgethttp.Transport, error) {
 	}
 	m.byName[name] = &meter{transport, b}
 	return transport, nil
+}
+
+// session returns the budget of the upload or session to which a request belongs; empty: none
+// is known.
+func (m *meters) session(w owned, req *http.Request) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, one := range m.byName {
+		if strings.HasPrefix(name, w.upstream.Name+"/") && one.Knows(req, w.operation) {
+			return name
+		}
+	}
+	return ""
 }
 
 // close records what is left to record, and closes the budgets.

@@ -181,7 +181,7 @@ func (r *refusal) body(text string) (status int, body []byte) {
 	if r.after == 0 && r.final.Status != 0 {
 		status = r.final.Status
 	}
-	if r.final.Body != "" && r.kind == isRefused && (status == r.final.Status || status >= http.StatusBadRequest) {
+	if r.final.Body != "" && r.kind == isRefused && (status == r.final.Status || r.final.Status >= http.StatusBadRequest) {
 		return status, r.final.Fill(text, status)
 	}
 	p := problem{Title: "quotactl refused the request; it was not sent", Status: status, Detail: text, Message: text}
