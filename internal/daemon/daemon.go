@@ -304,7 +304,9 @@ func (d *Daemon) remember(cfg *config.Config) {
 		places = append(places, upstream.Credentials...)
 	}
 	for _, place := range places {
-		same := func(c config.Credential) bool { return c.SecretEnv == place.SecretEnv && c.SecretFile == place.SecretFile }
+		same := func(c config.Credential) bool {
+			return c.SecretEnv == place.SecretEnv && c.SecretFile == place.SecretFile
+		}
 		if !slices.ContainsFunc(all.Credentials, same) {
 			all.Credentials = append(all.Credentials, place)
 		}
