@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -33,9 +34,9 @@ func TestASecretOfFetchAndUpstream(t *testing.T) {
 	} {
 		text, line := broken(test.changes...)
 		cfg, _ := read(t, text+upstreamsSecret)
-		err := cfg.Err()
-		if err == nil || strings.Count(err.Error(), "\n") > 0 || !strings.Contains(err.Error(), test.tells) || err.(config.Errors)[0].Line != line {
-			t.Errorf("%v: %v, want one error of line %d that tells %q", test.changes, err, line, test.tells)
+		var faults config.Errors
+		if !errors.As(cfg.Err(), &faults) || len(faults) != 1 || !strings.Contains(faults[0].Message, test.tells) || faults[0].Line != line {
+			t.Errorf("%v: %v, want one error of line %d that tells %q", test.changes, faults, line, test.tells)
 		}
 	}
 }
