@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// Final is what a call is answered that is refused for good. Its zero value is the default
-// answer.
+// Final is the answer to a call that is refused for good. The zero value is the default answer.
 type Final struct {
 	Status int // 200 to 599
 	// Body is JSON once [Final.Fill] has filled it in. Empty: the default body.

@@ -3,7 +3,7 @@ package config
 import "strings"
 
 // Secret is how a request carries a credential's secret: in Query or in Header, at most one.
-// Its zero value is not at all.
+// The zero value: no request carries it.
 type Secret struct {
 	Query  string // the parameter's name
 	Header string // the header's name

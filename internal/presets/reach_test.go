@@ -70,7 +70,7 @@ func TestYouTubeReachesEveryMethod(t *testing.T) {
 func TestFinalBodies(t *testing.T) {
 	final := func(preset string, into any) int {
 		f := load(t, preset).Upstreams[0].Final
-		must.Do(t, json.Unmarshal([]byte(strings.ReplaceAll(f.Body, config.FinalMessage, "spent")), into))
+		must.Do(t, json.Unmarshal(f.Fill("spent", f.Status), into))
 		return f.Status
 	}
 	for _, preset := range []string{"youtube", "youtube-2025"} {
