@@ -66,7 +66,7 @@ func TestYouTubeReachesEveryMethod(t *testing.T) {
 	}
 }
 
-// What a refused call is answered has the form of the upstream's own refusals.
+// The answer to a refused call has the form of the upstream's own refusals.
 func TestFinalBodies(t *testing.T) {
 	final := func(preset string, into any) int {
 		f := load(t, preset).Upstreams[0].Final
