@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -120,6 +121,9 @@ func (a *app) meter(ctx context.Context, f meterFlags, command []string) error {
 	if err != nil {
 		return err
 	}
+	if err := proc.Undumpable(); err != nil { // its memory has the CA's key
+		a.logger().Warn("other processes of this user may read the memory of this one", "error", err)
+	}
 	g, err := gateway.Start(context.WithoutCancel(ctx), a.gatewayOptions(cfg, f, digest, func(name string) (*budget.Budget, error) {
 		return a.budget(cfg, store, name)
 	}))
@@ -134,6 +138,9 @@ func (a *app) meter(ctx context.Context, f meterFlags, command []string) error {
 	}
 	if f.onRefusal == stopOnRefusal {
 		run.Stop = g.Exhausted()
+	}
+	if runtime.GOOS == "darwin" {
+		a.say("on macOS programs in Go trust the keychain alone: their calls to metered hosts fail; --tunnel HOST lets them pass unmetered")
 	}
 	code, stopped, err := run.Run(ctx)
 	if err != nil {

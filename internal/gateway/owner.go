@@ -162,6 +162,9 @@ func (o *owners) one(method, host string, port int, at *url.URL) owned {
 			}
 		}
 	}
+	if isTokenEndpoint(method, at.Path) {
+		return owned{}
+	}
 	best, length := -1, -1
 	for i, p := range o.places {
 		if n := p.owns(host, port, at.EscapedPath()); n > length {
@@ -172,6 +175,12 @@ func (o *owners) one(method, host string, port int, at *url.URL) owned {
 		return owned{}
 	}
 	return o.owned(o.places[best].upstream, host, budgethttp.Unmatched)
+}
+
+// isTokenEndpoint reports whether a request asks for an OAuth token, which no quota counts. A
+// pattern may say otherwise.
+func isTokenEndpoint(method, path string) bool {
+	return method == http.MethodPost && strings.Contains(path, "/oauth") && strings.HasSuffix(path, "token")
 }
 
 // meters reports whether calls to an upstream are metered.

@@ -100,6 +100,8 @@ func TestOwners(t *testing.T) {
 		{"GET", "sheets.example.com", 9090, "/v4/dear/7", ""},
 		{"GET", "a.myshopify.com", 443, "/admin/x", "shops cheap a"},
 		{"GET", "a.b.myshopify.com", 443, "/other", "shops unmatched a.b"},
+		{"POST", "a.myshopify.com", 443, "/x/oauth/access_token", ""},
+		{"GET", "a.myshopify.com", 443, "/x/oauth/access_token", "shops unmatched a"},
 		{"GET", "myshopify.com", 443, "/other", ""},
 		{"GET", "xmyshopify.com", 443, "/other", ""},
 		{"GET", "special.myshopify.com", 443, "/other", "special unmatched"},
