@@ -70,7 +70,7 @@ func (s *surroundings) makeFolder(base string) error {
 	if err != nil {
 		return err
 	}
-	if strings.ContainsAny(base, " \t\n:\"'\\") {
+	if strings.ContainsAny(base, " \t\n:$\"'\\") {
 		return fmt.Errorf("%q: variables such as PYTHONPATH and NODE_OPTIONS cannot name a folder there", base)
 	}
 	const prefix = "quotactl-meter-"

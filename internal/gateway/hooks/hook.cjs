@@ -9,10 +9,8 @@ try {
   const direct = /^(.*):(\d+)$/.exec(env.QUOTACTL_METER_DIRECT || '')
   const hosts = (env.QUOTACTL_METER_HOSTS || '').split(',')
 
-  const metered = host => {
-    const name = domainToASCII(String(host)).replace(/\.$/, '')
-    return name !== '' && hosts.some(h => name === h || (h[0] === '*' && name.endsWith(h.slice(1))))
-  }
+  const ascii = host => domainToASCII(String(host)).replace(/\.$/, '')
+  const metered = name => name !== '' && hosts.some(h => name === h || (h[0] === '*' && name.endsWith(h.slice(1))))
   const change = args => {
     const isOptions = a => a !== null && typeof a === 'object'
     if (!isOptions(args[0]) && isNaN(args[0])) return args // the path of a socket
@@ -20,9 +18,9 @@ try {
     for (const a of args.slice(0, 3)) if (isOptions(a)) Object.assign(o, a)
     if (o.ca) o.ca = [].concat(o.ca, ca)
     if (o.secureContext) o.secureContext.context.addCACert(ca)
-    if (direct && Number(o.port) === 443 && !o.socket && !o.path && metered(o.host) &&
-        (!o.servername || metered(o.servername)) && process.geteuid() === Number(env.QUOTACTL_METER_UID)) {
-      o.servername = o.servername || o.host.replace(/\.$/, '')
+    if (direct && Number(o.port) === 443 && !o.socket && !o.path && metered(ascii(o.host)) &&
+        (!o.servername || metered(ascii(o.servername))) && process.geteuid() === Number(env.QUOTACTL_METER_UID)) {
+      o.servername = o.servername || ascii(o.host)
       Object.assign(o, { host: direct[1], port: Number(direct[2]), localAddress: undefined, lookup: undefined })
     }
     return [o].concat(args.slice(1).filter(a => typeof a === 'function'))
