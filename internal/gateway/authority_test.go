@@ -3,6 +3,7 @@ package gateway
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"net"
 	"sync"
 	"testing"
@@ -73,7 +74,8 @@ func TestConstraints(t *testing.T) {
 			signed, _, err := sign(forged, a.intermediate, a.key)
 			must.Do(t, err)
 			err = a.verify(t, &tls.Certificate{Certificate: [][]byte{signed.Raw, a.intermediate.Raw}}, name, testNow)
-			if invalid, ok := err.(x509.CertificateInvalidError); !ok || invalid.Reason != x509.CANotAuthorizedForThisName { //nolint:errorlint // x509 returns it as it is
+			var invalid x509.CertificateInvalidError
+			if !errors.As(err, &invalid) || invalid.Reason != x509.CANotAuthorizedForThisName {
 				t.Errorf("hosts %v, a forged certificate for %s: %v", hosts, name, err)
 			}
 		}
