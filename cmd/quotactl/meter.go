@@ -163,7 +163,11 @@ func (a *app) meter(ctx context.Context, f meterFlags, command []string) error {
 // meterWithin runs a command in one that is metered already.
 func (a *app) meterWithin(outer gateway.Outer, f meterFlags, command []string) error {
 	if f.labels.Job != "" && f.labels.Job != outer.Job {
-		return usage("--job %s: this runs in a command that quotactl meter charges for job %s: take one of the two out", f.labels.Job, cmp.Or(outer.Job, "none"))
+		around := "without a job"
+		if outer.Job != "" {
+			around = "for job " + outer.Job
+		}
+		return usage("--job %s: this runs in a command of quotactl meter, which charges its calls %s: take one of the two out", f.labels.Job, around)
 	}
 	path, err := exec.LookPath(command[0])
 	if err != nil && !errors.Is(err, exec.ErrDot) { // which a shell runs, too

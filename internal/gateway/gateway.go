@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log"
 	"log/slog"
+	mathrand "math/rand/v2"
 	"net"
 	"net/http"
 	"sync"
@@ -96,7 +97,7 @@ func (g *Gateway) listen() (err error) {
 	if g.authority, err = newAuthority(g.owners.hosts(), time.Now()); err != nil {
 		return fmt.Errorf("make the certificates of this run: %w", err)
 	}
-	proxy, err := g.listener()
+	proxy, err := g.listener("127.0.0.1:0")
 	if err != nil {
 		return err
 	}
@@ -106,7 +107,9 @@ func (g *Gateway) listen() (err error) {
 	}
 	var direct net.Listener
 	if hasDirect {
-		if direct, err = g.listener(); err != nil {
+		// Not 127.0.0.1, where a program may have a server of its own: the hook for Python knows the
+		// listener by its IP where a library hides the port.
+		if direct, err = g.listener(fmt.Sprintf("127.81.%d.%d:0", mathrand.IntN(256), 1+mathrand.IntN(254))); err != nil {
 			return err
 		}
 		around.direct = direct.Addr().String()
@@ -133,10 +136,10 @@ func (g *Gateway) listen() (err error) {
 	return nil
 }
 
-func (g *Gateway) listener() (net.Listener, error) {
-	l, err := (&net.ListenConfig{}).Listen(g.ctx, "tcp", "127.0.0.1:0")
+func (g *Gateway) listener(address string) (net.Listener, error) {
+	l, err := (&net.ListenConfig{}).Listen(g.ctx, "tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("listen on 127.0.0.1 for the command: %w", err)
+		return nil, fmt.Errorf("listen on this machine for the command: %w", err)
 	}
 	g.listeners = append(g.listeners, l)
 	return l, nil
