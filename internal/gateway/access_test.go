@@ -37,7 +37,7 @@ func TestTheProxyAsksForItsToken(t *testing.T) {
 		check.Equal(t, resp.StatusCode, 407, request)
 		check.Equal(t, resp.Header.Get("Proxy-Authenticate"), `Basic realm="quotactl"`, request)
 	}
-	check.Equal(t, len(w.requests()), 0, "requests")
+	check.Equal(t, len(w.Requests()), 0, "requests")
 }
 
 // The proxy opens no tunnel to itself.
@@ -59,7 +59,7 @@ func TestUpstreamsThatCannotBeOpened(t *testing.T) {
 	check.Equal(t, strings.Contains(body, "--tunnel unknown.example.com"), true, body)
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		w = newWorld(t, worldConfig, hello)
-		w.upstream.TLS.ClientAuth, w.upstream.TLS.MaxVersion = tls.RequireAnyClientCert, version
+		w.TLS.ClientAuth, w.TLS.MaxVersion = tls.RequireAnyClientCert, version
 		resp, body = get(t, w.client(true), "https://api.example.com/") //nolint:bodyclose // as above
 		check.Equal(t, resp.StatusCode, 502, "status")
 		check.Equal(t, strings.Contains(body, "asks for a client certificate") && strings.Contains(body, "--tunnel api.example.com"), true, body)
@@ -96,7 +96,7 @@ func TestChargedByTheProgram(t *testing.T) {
 		_ = resp.Body.Close()
 		check.Equal(t, w.charged("any/main")-before, int64(min(i, 1)), proof)
 	}
-	for _, req := range w.requests() {
+	for _, req := range w.Requests() {
 		check.Equal(t, req.Header.Get(budgethttp.ChargedHeader), "", "the header has reached the upstream")
 	}
 	must.Do(t, b.Close())

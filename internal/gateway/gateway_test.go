@@ -27,7 +27,7 @@ func TestCallsAreCharged(t *testing.T) {
 		get(t, client, "https://www.googleapis.com/drive/v3/files")    //nolint:bodyclose // as above
 		get(t, client, "https://other.example.com/")                   //nolint:bodyclose // as above
 		check.Equal(t, w.charged("youtube/key1"), 301, "units")
-		check.Equal(t, len(w.requests()), 6, "requests")
+		check.Equal(t, len(w.Requests()), 6, "requests")
 		tally := w.g.Tally()
 		check.Equal(t, *tally.Budgets["youtube/key1"], Spent{Calls: 4, Units: 301}, "tally")
 		check.Equal(t, tally.Passed["www.googleapis.com/drive"], 1, "passed")
@@ -47,7 +47,7 @@ func TestRequestsArriveAsSent(t *testing.T) {
 		resp := must.Get(http.ReadResponse(bufio.NewReader(conn), nil))(t)
 		_ = resp.Body.Close()
 		check.Equal(t, resp.StatusCode, 200, target)
-		all := w.requests()
+		all := w.Requests()
 		last := all[len(all)-1]
 		check.Equal(t, last.RequestURI, target, "target")
 		check.EqualSlices(t, last.Header["X-A"], []string{"1", "2"}, "X-A")
@@ -81,9 +81,9 @@ func TestWrongRequests(t *testing.T) {
 		check.Equal(t, resp.StatusCode, status, request)
 	}
 	units := w.charged("any/main")
-	check.Equal(t, units, int64(len(w.requests())), "units")
-	check.Equal(t, len(w.requests()), 3, "requests")
-	for _, req := range w.requests() {
+	check.Equal(t, units, int64(len(w.Requests())), "units")
+	check.Equal(t, len(w.Requests()), 3, "requests")
+	for _, req := range w.Requests() {
 		check.Equal(t, req.Header.Get("X-Quotactl-Charged"), "", "a header of ours")
 	}
 }
@@ -96,7 +96,7 @@ func TestLengthBesideChunks(t *testing.T) {
 	must.Do(t, err)
 	_, _ = io.ReadAll(conn)
 	units := w.charged("any/main")
-	check.Equal(t, units, int64(len(w.requests())), "units")
+	check.Equal(t, units, int64(len(w.Requests())), "units")
 }
 
 // SNI decides which host is opened, and the address of CONNECT where it is dialled.
@@ -123,8 +123,7 @@ func TestTheNameDecides(t *testing.T) {
 		check.Equal(t, resp.StatusCode, 200, c.connect+" "+c.name)
 		after := w.charged("any/main")
 		check.Equal(t, after-before, c.units, c.connect+" "+c.name)
-		w.mu.Lock()
-		check.Equal(t, w.dialled[len(w.dialled)-1], c.connect, "dialled")
-		w.mu.Unlock()
+		all := w.Dialled()
+		check.Equal(t, all[len(all)-1], c.connect, "dialled")
 	}
 }

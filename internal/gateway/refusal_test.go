@@ -62,7 +62,7 @@ func TestRefusedForGood(t *testing.T) {
 	}
 	<-w.g.Exhausted()
 	check.Equal(t, w.charged("day/main"), 2, "units")
-	check.Equal(t, len(w.requests()), 2, "requests")
+	check.Equal(t, len(w.Requests()), 2, "requests")
 	check.Equal(t, w.g.Tally().Budgets["day/main"].Final, 4, "refusals") // the second client had no units left at all
 }
 
@@ -101,7 +101,7 @@ func TestNoOperation(t *testing.T) {
 	resp, body := get(t, w.client(true), "https://pinned.example.com/other/secret-part") //nolint:bodyclose // get closes it
 	check.Equal(t, resp.StatusCode, 403, "status")
 	check.Equal(t, strings.Contains(body, "GET pinned.example.com/other/… is no operation of upstream plain"), true, body)
-	check.Equal(t, len(w.requests()), 0, "requests")
+	check.Equal(t, len(w.Requests()), 0, "requests")
 	check.Equal(t, len(w.g.Tally().Misconfigured), 1, "said")
 }
 
@@ -112,7 +112,7 @@ func TestRefusedGRPC(t *testing.T) {
 	for range 3 {
 		resp := must.Get(client.Post("https://api.example.com/x.Y/Z", "application/grpc+proto", strings.NewReader("abc")))(t)
 		_ = resp.Body.Close()
-		if len(w.requests()) == 2 && resp.Header.Get("X-Quotactl") != "" {
+		if len(w.Requests()) == 2 && resp.Header.Get("X-Quotactl") != "" {
 			check.Equal(t, resp.StatusCode, 200, "status")
 			check.Equal(t, resp.Header.Get("Grpc-Status"), "8", "grpc-status")
 			check.Equal(t, strings.HasPrefix(resp.Header.Get("Grpc-Message"), "quotactl:%20day%2Fmain%20is%20spent"), true, resp.Header.Get("Grpc-Message"))
@@ -145,7 +145,7 @@ func TestGivenUpWaits(t *testing.T) {
 	spent := must.Get(b.Spent(t.Context(), budget.ByOperation, 0))(t)
 	check.Equal(t, spent.Total.Calls, 1, "calls")
 	must.Do(t, b.Close())
-	check.Equal(t, len(w.requests()), 1, "requests")
+	check.Equal(t, len(w.Requests()), 1, "requests")
 }
 
 // A call waits in the proxy for what comes back soon.
@@ -156,7 +156,7 @@ func TestWaits(t *testing.T) {
 		resp, _ := get(t, client, "https://api.two.example.com/") //nolint:bodyclose // get closes it
 		check.Equal(t, resp.StatusCode, 200, "status")
 	}
-	check.Equal(t, len(w.requests()), 3, "requests")
+	check.Equal(t, len(w.Requests()), 3, "requests")
 }
 
 // Refused uploads, small and large, on both versions of HTTP: no program loses the answer.

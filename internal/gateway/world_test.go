@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bufio"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -9,13 +8,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,22 +20,17 @@ import (
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
-	"github.com/quotactl/quotactl/internal/certtest"
 	"github.com/quotactl/quotactl/internal/must"
+	"github.com/quotactl/quotactl/internal/upstreamtest"
 )
 
 // world is a gateway between programs, which the test plays, and upstreams of its own.
 type world struct {
-	t        testing.TB
-	g        *Gateway
-	upstream *httptest.Server
-	store    open.Backend
-	cfg      *config.Config
-	said     []string
-
-	mu      sync.Mutex // guards all below
-	seen    []*http.Request
-	dialled []string // what the company's proxy was asked for
+	*upstreamtest.Internet
+	t     testing.TB
+	g     *Gateway
+	store open.Backend
+	cfg   *config.Config
 }
 
 const worldConfig = `
@@ -74,18 +66,7 @@ func newWorld(t testing.TB, toml string, handler http.HandlerFunc, change ...fun
 	t.Helper()
 	w := &world{t: t}
 	dir := t.TempDir()
-	cert, key := certtest.SelfSigned(t, dir, "www.googleapis.com", "api.example.com", "pinned.example.com", "other.example.com", "*.myshopify.com", "api.two.example.com")
-	w.upstream = httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
-		w.mu.Lock()
-		w.seen = append(w.seen, req)
-		w.mu.Unlock()
-		handler(rw, req)
-	}))
-	w.upstream.EnableHTTP2 = true
-	w.upstream.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
-	w.upstream.TLS = &tls.Config{Certificates: []tls.Certificate{must.Get(tls.LoadX509KeyPair(cert, key))(t)}}
-	w.upstream.StartTLS()
-	t.Cleanup(w.upstream.Close)
+	w.Internet = upstreamtest.Start(t, handler, "www.googleapis.com", "api.example.com", "pinned.example.com", "other.example.com", "*.myshopify.com", "api.two.example.com")
 	file := filepath.Join(dir, "costs.toml")
 	toml = strings.ReplaceAll(toml, `"/youtube`, `"www.googleapis.com/youtube`)
 	must.Do(t, os.WriteFile(file, []byte(toml), 0o600))
@@ -95,61 +76,21 @@ func newWorld(t testing.TB, toml string, handler http.HandlerFunc, change ...fun
 	o := Options{
 		Config: w.cfg, Temp: dir, Log: slog.New(slog.DiscardHandler), Secret: func(config.Credential) string { return "" },
 		Call: budgethttp.Options{Log: slog.New(slog.DiscardHandler)},
-		Open: w.open, Say: func(text string) { w.mu.Lock(); w.said = append(w.said, text); w.mu.Unlock() },
-		Env: []string{"SSL_CERT_FILE=" + cert, "PATH=" + os.Getenv("PATH")},
+		Open: w.open, Say: func(string) {},
+		Env: []string{"SSL_CERT_FILE=" + w.Cert, "PATH=" + os.Getenv("PATH")},
 	}
 	for _, one := range change {
 		one(&o)
 	}
-	company := must.Get(url.Parse(w.company()))(t)
 	w.g = must.Get(Start(t.Context(), o))(t)
-	w.g.wire.proxy = func(*url.URL) (*url.URL, error) { return company, nil } // as if this process's environment named it
-	w.g.wire.usual.Proxy = http.ProxyURL(company)
+	w.g.wire.proxy = func(*url.URL) (*url.URL, error) { return w.Proxy, nil } // as if this process's environment named it
+	w.g.wire.usual.Proxy = http.ProxyURL(w.Proxy)
 	t.Cleanup(func() { must.Do(t, w.g.Close()) })
 	return w
 }
 
 func (w *world) open(name string) (*budget.Budget, error) {
 	return open.BudgetOn(w.store, w.cfg, w.cfg.Store.URL, name)
-}
-
-// company is the address of a proxy through which all hosts are the upstream.
-func (w *world) company() string {
-	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(w.t)
-	w.t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go w.connect(conn)
-		}
-	}()
-	return "http://" + l.Addr().String()
-}
-
-func (w *world) connect(conn net.Conn) {
-	defer func() { _ = conn.Close() }()
-	from := bufio.NewReader(conn)
-	req, err := http.ReadRequest(from)
-	if err != nil {
-		return
-	}
-	w.mu.Lock()
-	w.dialled = append(w.dialled, req.RequestURI)
-	w.mu.Unlock()
-	server, err := net.Dial("tcp", w.upstream.Listener.Addr().String())
-	if err != nil {
-		return
-	}
-	defer func() { _ = server.Close() }()
-	_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n")
-	go func() {
-		_, _ = io.Copy(server, from)
-		_ = server.(*net.TCPConn).CloseWrite()
-	}()
-	_, _ = io.Copy(conn, server)
 }
 
 // variable is a variable of the command's environment.
@@ -212,13 +153,6 @@ func (w *world) charged(name string) (units int64) {
 	}
 	w.t.Fatal("a charge stays open")
 	return 0
-}
-
-// requests are those that the upstream has seen.
-func (w *world) requests() []*http.Request {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return append([]*http.Request(nil), w.seen...)
 }
 
 // get asks for an address, and returns the status and the body.
