@@ -128,7 +128,7 @@ func (a *app) meter(ctx context.Context, f meterFlags, command []string) error {
 		return a.budget(cfg, store, name)
 	}))
 	if err != nil {
-		return errors.Join(err, store.Close())
+		return &exitError{code: exitUsage, err: errors.Join(err, store.Close())}
 	}
 	run := proc.Foreground{
 		Command: command, Env: g.Env(), Grace: jobs.DefaultGrace, Linger: f.linger, Log: a.logger(),

@@ -81,7 +81,7 @@ func Start(ctx context.Context, o Options) (*Gateway, error) {
 	if g.owners, err = newOwners(o.Config.Upstreams, o.Tunnels); err != nil {
 		return nil, err
 	}
-	if len(g.owners.hosts()) == 0 {
+	if len(g.owners.places) == 0 {
 		return nil, fmt.Errorf("%s names no host to meter: give an operation a match, or an upstream hosts = [\"…\"]", o.Config.File)
 	}
 	g.credentials = newCredentials(o.Config.Upstreams, o.Budgets, o.Secret, o.Say)
