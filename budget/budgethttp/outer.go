@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -14,17 +15,31 @@ import (
 // by [Proof].
 const ChargedHeader = "X-Quotactl-Charged"
 
-// meterToken returns the password of the proxy of the quotactl meter that runs this program;
-// empty: none does.
-func meterToken(env func(string) (string, bool)) string {
+// outer is the quotactl meter that runs this program; the zero value is none.
+type outer struct {
+	token string   // the password of its proxy
+	hosts []string // that it opens; some begin with "*."
+}
+
+func outerMeter(env func(string) (string, bool)) (o outer) {
 	at, _ := env("QUOTACTL_METER")
 	address, _ := env("HTTPS_PROXY")
 	proxy, err := url.Parse(address)
 	if at == "" || err != nil || proxy.Host != at {
-		return ""
+		return o
 	}
-	token, _ := proxy.User.Password()
-	return token
+	hosts, _ := env("QUOTACTL_METER_HOSTS")
+	o.token, _ = proxy.User.Password()
+	o.hosts = strings.Split(hosts, ",")
+	return o
+}
+
+// opens reports whether the meter opens calls to a host, and so takes the proof off.
+func (o outer) opens(host string) bool {
+	return slices.ContainsFunc(o.hosts, func(name string) bool {
+		below, isBelow := strings.CutPrefix(name, "*")
+		return host == name || isBelow && strings.HasSuffix(host, below)
+	})
 }
 
 // Proof is the value of [ChargedHeader] for a request that is charged to a budget: the budget,
@@ -43,13 +58,13 @@ func Proof(token, budget, operation, id string, req *http.Request) string {
 // asks proxies.
 func (a *attempt) proven(out *http.Request) *http.Request {
 	base, usual := a.options.Base.(*http.Transport)
-	if a.meter == "" || usual && base.Proxy == nil || strings.ContainsAny(a.operation, " \r\n") {
+	if a.outer.token == "" || usual && base.Proxy == nil || !a.outer.opens(shadow(out).Host) {
 		return out
 	}
 	out.Header = out.Header.Clone()
 	if out.Header == nil {
 		out.Header = http.Header{}
 	}
-	out.Header.Set(ChargedHeader, Proof(a.meter, a.budget.Name(), a.operation, a.newest().ID, a.request))
+	out.Header.Set(ChargedHeader, Proof(a.outer.token, a.budget.Name(), a.operation, a.newest().ID, a.request))
 	return out
 }

@@ -24,7 +24,7 @@ type Transport struct {
 	sessions *lru.Cache[session, struct{}] // the mostSessions charged sessions used last
 	sayings  sayings
 	pace     pace
-	meter    string // the token of the quotactl meter that runs this program; empty: none does
+	outer    outer
 	// freeByBody is true if a rule can recognise by the body that the upstream did not
 	// count the request.
 	freeByBody bool
@@ -50,7 +50,7 @@ func New(b *budget.Budget, o Options) (*Transport, error) {
 		}
 		b = b.InRun(run)
 	}
-	t := &Transport{budget: b, spec: b.Spec(), options: o, meter: meterToken(os.LookupEnv)}
+	t := &Transport{budget: b, spec: b.Spec(), options: o, outer: outerMeter(os.LookupEnv)}
 	var err error
 	if t.sessions, err = lru.New[session, struct{}](mostSessions); err != nil {
 		return fail(err)

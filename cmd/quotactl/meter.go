@@ -110,12 +110,12 @@ func (a *app) meter(ctx context.Context, f meterFlags, command []string) error {
 	if err != nil {
 		return err
 	}
-	if err := a.completeMeter(&f, cfg, list); err != nil {
-		return err
-	}
 	digest := gateway.Digest(a.configPath, a.storeAt(cfg))
 	if outer, found := gateway.AskOuter(ctx, a.env, ""); found && outer.Config == digest {
 		return a.meterWithin(outer, f, command)
+	}
+	if err := a.completeMeter(&f, cfg, list); err != nil {
+		return err
 	}
 	store, err := a.openStore(ctx, cfg)
 	if err != nil {
@@ -142,7 +142,7 @@ func (a *app) meter(ctx context.Context, f meterFlags, command []string) error {
 	if runtime.GOOS == "darwin" {
 		a.say("on macOS programs in Go trust the keychain alone: their calls to metered hosts fail; --tunnel HOST lets them pass unmetered")
 	}
-	code, stopped, err := run.Run(ctx)
+	code, _, err := run.Run(ctx)
 	if err != nil {
 		return errors.Join(notStarted(command[0], err), g.Close(), store.Close())
 	}
@@ -157,7 +157,7 @@ func (a *app) meter(ctx context.Context, f meterFlags, command []string) error {
 	if err != nil {
 		a.say(err.Error())
 	}
-	return f.exit(code, stopped, tally)
+	return f.exit(code, tally)
 }
 
 // meterWithin runs a command in one that is metered already.
@@ -168,6 +168,9 @@ func (a *app) meterWithin(outer gateway.Outer, f meterFlags, command []string) e
 			around = "for job " + outer.Job
 		}
 		return usage("--job %s: this runs in a command of quotactl meter, which charges its calls %s: take one of the two out", f.labels.Job, around)
+	}
+	if len(f.budgets)+len(f.tunnels) > 0 || f.labels.Region != "" || f.waits || f.onRefusal != "" {
+		return usage("this runs in a command of quotactl meter, which decides with its own flags: give --budget, --region, --wait, --on-refusal and --tunnel to that one")
 	}
 	path, err := exec.LookPath(command[0])
 	if err != nil && !errors.Is(err, exec.ErrDot) { // which a shell runs, too
@@ -231,9 +234,9 @@ func (a *app) say(text string) {
 }
 
 // exit is the exit code, as an error; nil: the command has succeeded.
-func (f *meterFlags) exit(code int, stopped bool, t gateway.Tally) error {
+func (f *meterFlags) exit(code int, t gateway.Tally) error {
 	switch {
-	case f.keepExit && !stopped:
+	case f.keepExit:
 	case t.Exhausted != nil:
 		code = exitExhausted
 	case t.StoreAway > 0 && code != 0:

@@ -77,7 +77,7 @@ func (c *credentials) of(w owned, req *http.Request) (string, error) {
 	if all := w.upstream.Credentials; len(open) == 0 && len(all) == 1 && all[0].Label != config.AnyCredential {
 		open = []string{w.upstream.Name + "/" + all[0].Label}
 		if carried.key {
-			c.say(fmt.Sprintf("calls to %s carry a key that is none of the configuration's; they are charged to %s", w.upstream.Name, open[0]))
+			c.say(fmt.Sprintf("calls to %s carry a key that is not in costs.toml; they are charged to %s", w.upstream.Name, open[0]))
 		}
 	}
 	switch len(open) {
@@ -111,18 +111,20 @@ func (c *credentials) carrying(w owned, carried carried) (list []string) {
 	return list
 }
 
-// identified are the budgets of an upstream whose id, which is not secret, is carried.
+// identified are the budgets of an upstream whose id, which is not secret, is carried; without
+// one, the budget of the label in the host.
 func identified(w owned, carried carried) (list []string) {
+	anyLabel := false
 	for _, credential := range w.upstream.Credentials {
-		name := w.upstream.Name + "/" + credential.Label
-		switch {
-		case credential.Label == config.AnyCredential && w.label != "" && driver.ValidName(w.label):
-			list = append(list, w.upstream.Name+"/"+w.label)
-		case slices.ContainsFunc(credential.IDs, func(id string) bool {
-			return slices.Contains(carried.ids, id) || w.label != "" && id == w.label
-		}):
-			list = append(list, name)
+		anyLabel = anyLabel || credential.Label == config.AnyCredential
+		if slices.ContainsFunc(credential.IDs, func(id string) bool {
+			return slices.Contains(carried.ids, id) || id == w.label
+		}) {
+			list = append(list, w.upstream.Name+"/"+credential.Label)
 		}
+	}
+	if len(list) == 0 && anyLabel && driver.ValidName(w.label) {
+		list = []string{w.upstream.Name + "/" + w.label}
 	}
 	return list
 }
@@ -134,8 +136,8 @@ type carried struct {
 	key    bool     // there is a static key
 }
 
-// carriedBy reads query values, Authorization after any scheme, both halves of Basic, and
-// single header values.
+// carriedBy reads query values, header values, Authorization after any scheme, and both halves
+// of Basic.
 func carriedBy(req *http.Request) (c carried) {
 	for name, values := range req.URL.Query() {
 		c.values = append(c.values, values...)
@@ -145,12 +147,8 @@ func carriedBy(req *http.Request) (c carried) {
 		}
 	}
 	for name, values := range req.Header {
-		switch {
-		case name == "Authorization":
-		case strings.HasPrefix(name, "X-") || name == "Api-Key" || name == "Apikey" || name == "Private-Token":
-			c.values, c.ids = append(c.values, values...), append(c.ids, values...)
-			c.key = c.key || strings.HasSuffix(name, "-Key") || strings.HasSuffix(name, "-Token")
-		}
+		c.key = c.key || strings.HasSuffix(name, "-Key") || strings.HasSuffix(name, "-Token")
+		c.values, c.ids = append(c.values, values...), append(c.ids, values...)
 	}
 	for _, value := range req.Header.Values("Authorization") {
 		c.addAuthorization(value)
@@ -161,7 +159,7 @@ func carriedBy(req *http.Request) (c carried) {
 func (c *carried) addAuthorization(value string) {
 	scheme, rest, ok := strings.Cut(value, " ")
 	rest = strings.TrimSpace(rest)
-	c.values = append(c.values, value, rest)
+	c.values = append(c.values, rest)
 	switch {
 	case !ok:
 	case strings.EqualFold(scheme, "Basic"):

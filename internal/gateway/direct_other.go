@@ -2,9 +2,12 @@
 
 package gateway
 
-import "net"
+import (
+	"context"
+	"net"
+)
 
-// hasDirect: whose a connection is cannot be told here.
-const hasDirect = false
+// canTell: whose a connection is cannot be told here.
+func canTell(context.Context) bool { return false }
 
 func isOurs(net.Conn) bool { return false }

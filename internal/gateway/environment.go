@@ -63,7 +63,7 @@ func (c *composer) compose(o surroundOptions, trusted *trust) error {
 	c.write("quotactl.ini", 0o644, []byte("curl.cainfo=\""+bundle+"\"\nopenssl.cafile=\""+bundle+"\"\n"))
 	c.set(c.environment["PHP_INI_SCAN_DIR"]+":"+c.folder, "PHP_INI_SCAN_DIR")
 	c.setWget(bundle)
-	c.set("", "QUOTACTL_METER_CA", "QUOTACTL_METER_HOSTS", "QUOTACTL_METER_DIRECT", "QUOTACTL_METER_UID") // another meter's
+	c.set("", "QUOTACTL_METER_CA", "QUOTACTL_METER_DIRECT", "QUOTACTL_METER_UID") // another meter's
 	if !o.noHooks {
 		c.setHooks(o)
 	}
@@ -97,6 +97,7 @@ func (c *composer) setProxy(o surroundOptions) {
 	}
 	c.set("1", "NODE_USE_ENV_PROXY", "PERL_LWP_ENV_PROXY")
 	c.set(o.proxy, "QUOTACTL_METER")
+	c.set(strings.Join(o.hosts, ","), "QUOTACTL_METER_HOSTS")
 }
 
 // setWget adds to the user's settings. These may have passwords: nobody else may read the copy.
@@ -117,7 +118,6 @@ func (c *composer) setHooks(o surroundOptions) {
 	c.set(strings.TrimSuffix(c.folder+":"+c.environment["PYTHONPATH"], ":"), "PYTHONPATH")
 	c.add("NODE_OPTIONS", "--require "+c.write("hook.cjs", 0o644, []byte(nodeHook)))
 	c.set(c.write("root.pem", 0o644, o.ca), "QUOTACTL_METER_CA")
-	c.set(strings.Join(o.hosts, ","), "QUOTACTL_METER_HOSTS")
 	if o.direct != "" {
 		c.set(o.direct, "QUOTACTL_METER_DIRECT")
 		c.set(strconv.Itoa(os.Geteuid()), "QUOTACTL_METER_UID")

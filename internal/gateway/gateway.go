@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/config"
@@ -63,7 +65,8 @@ type Gateway struct {
 	authority   *authority
 	around      *surroundings
 	token       string
-	charged     *once
+	charged     *lru.Cache[string, struct{}] // ids of charges that the program made
+	busy        sync.RWMutex                 // a request holds it for reading, Close for writing
 
 	ctx       context.Context // ends with the gateway
 	cancel    context.CancelFunc
@@ -75,15 +78,18 @@ type Gateway struct {
 
 // Start starts a gateway. The error says what to mend.
 func Start(ctx context.Context, o Options) (*Gateway, error) {
-	g := &Gateway{options: o, tally: newTally(), token: rand.Text(), opened: make(chan net.Conn), charged: &once{}}
-	g.ctx, g.cancel = context.WithCancel(ctx)
-	var err error
-	if g.owners, err = newOwners(o.Config.Upstreams, o.Tunnels); err != nil {
+	owners, err := newOwners(o.Config.Upstreams, o.Tunnels)
+	if err != nil {
 		return nil, err
 	}
-	if len(g.owners.places) == 0 {
+	if len(owners.places) == 0 {
 		return nil, fmt.Errorf("%s names no host to meter: give an operation a match, or an upstream hosts = [\"…\"]", o.Config.File)
 	}
+	g := &Gateway{options: o, owners: owners, tally: newTally(), token: rand.Text(), opened: make(chan net.Conn)}
+	if g.charged, err = lru.New[string, struct{}](mostCharged); err != nil {
+		return nil, err
+	}
+	g.ctx, g.cancel = context.WithCancel(ctx)
 	g.credentials = newCredentials(o.Config.Upstreams, o.Budgets, o.Secret, o.Say)
 	g.meters = &meters{open: o.Open, options: o.Call, wait: o.Wait, observer: g.tally.observer}
 	if err := g.listen(); err != nil {
@@ -94,7 +100,7 @@ func Start(ctx context.Context, o Options) (*Gateway, error) {
 
 // listen makes what the command is given, and serves it.
 func (g *Gateway) listen() (err error) {
-	if g.authority, err = newAuthority(g.owners.hosts(), time.Now()); err != nil {
+	if g.authority, err = newAuthority(g.owners.names(), time.Now()); err != nil {
 		return fmt.Errorf("make the certificates of this run: %w", err)
 	}
 	proxy, err := g.listener("127.0.0.1:0")
@@ -102,11 +108,11 @@ func (g *Gateway) listen() (err error) {
 		return err
 	}
 	around := surroundOptions{
-		env: g.options.Env, hosts: g.owners.hosts(), proxy: proxy.Addr().String(), token: g.token, ca: g.authority.pem(),
+		env: g.options.Env, hosts: g.owners.names(), proxy: proxy.Addr().String(), token: g.token, ca: g.authority.pem(),
 		noHooks: g.options.NoHooks, java: g.options.Java, temp: g.options.Temp,
 	}
 	var direct net.Listener
-	if hasDirect {
+	if canTell(g.ctx) {
 		// Not 127.0.0.1, where a program may have a server of its own: the hook for Python knows the
 		// listener by its IP where a library hides the port.
 		if direct, err = g.listener(fmt.Sprintf("127.81.%d.%d:0", mathrand.IntN(256), 1+mathrand.IntN(254))); err != nil {
@@ -121,14 +127,14 @@ func (g *Gateway) listen() (err error) {
 		g.options.Say(text)
 	}
 	g.wire = newWire(g.around.roots, g.around.upstreamProxy)
-	g.meters.options.Base = sender{g.wire}
+	g.meters.options.Base = sender{g}
 	inner := newHandler(g)
 	front := newFront(g, inner)
-	g.serve(&handed{conns: g.opened, end: g.ctx.Done()}, inner, targetIn)
+	g.serve(g.handed(g.opened), inner, targetIn)
 	g.serve(proxy, front, nil)
 	if direct != nil {
 		trusted := make(chan net.Conn)
-		g.serve(&handed{conns: trusted, end: g.ctx.Done()}, front, func(ctx context.Context, _ net.Conn) context.Context {
+		g.serve(g.handed(trusted), front, func(ctx context.Context, _ net.Conn) context.Context {
 			return context.WithValue(ctx, trustedKey{}, true)
 		})
 		g.running.Go(func() { front.direct(direct, trusted) })
@@ -171,7 +177,13 @@ func (g *Gateway) serverLog() *log.Logger {
 // handed is a listener of connections that something else accepted.
 type handed struct {
 	conns <-chan net.Conn
-	end   <-chan struct{}
+	ctx   context.Context
+	end   context.CancelFunc
+}
+
+func (g *Gateway) handed(conns <-chan net.Conn) *handed {
+	ctx, end := context.WithCancel(g.ctx)
+	return &handed{conns, ctx, end}
 }
 
 // Accept implements net.Listener.
@@ -179,16 +191,22 @@ func (h *handed) Accept() (net.Conn, error) {
 	select {
 	case conn := <-h.conns:
 		return conn, nil
-	case <-h.end:
+	case <-h.ctx.Done():
 		return nil, net.ErrClosed
 	}
 }
 
 // Close implements net.Listener.
-func (h *handed) Close() error { return nil }
+func (h *handed) Close() error {
+	h.end()
+	return nil
+}
 
 // Addr implements net.Listener.
 func (h *handed) Addr() net.Addr { return &net.TCPAddr{} }
+
+// acceptPause follows a failure to accept, such as too many open files.
+const acceptPause = 50 * time.Millisecond
 
 // direct serves the listener that needs no token: connections of the same user that begin
 // with TLS are for the server that they name, and others ask the proxy.
@@ -198,7 +216,11 @@ func (f *front) direct(l net.Listener, proxied chan<- net.Conn) {
 		if err != nil {
 			if f.ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
 				f.options.Log.Warn("a connection was not accepted", "error", err)
-				continue
+				select {
+				case <-time.After(acceptPause):
+					continue
+				case <-f.ctx.Done():
+				}
 			}
 			return
 		}
@@ -211,7 +233,7 @@ func (f *front) directly(conn net.Conn, proxied chan<- net.Conn) {
 		closeAll(conn)
 		return
 	}
-	p, says, name, err := listen(conn, bufio.NewReader(conn))
+	p, says, name, err := peek(f.ctx, conn, bufio.NewReader(conn))
 	if err == nil && says == speaksTLS && f.owners.opens(name, 443) {
 		t, _ := targetAt("https", name)
 		f.serveTLS(p, name, t)
@@ -228,38 +250,36 @@ func (f *front) directly(conn net.Conn, proxied chan<- net.Conn) {
 	}
 }
 
-// isOwn reports whether an address is one of the gateway's own listeners.
-func (g *Gateway) isOwn(address string) bool {
-	for _, l := range g.listeners {
-		if l.Addr().String() == address {
-			return true
-		}
-	}
-	return false
-}
-
 // Env is the environment of the command.
 func (g *Gateway) Env() []string { return g.around.env }
 
 // Exhausted is closed at the first refusal for good.
 func (g *Gateway) Exhausted() <-chan struct{} { return g.tally.spent }
 
+// closeTime bounds how long Close lets requests end by themselves.
+const closeTime = time.Second
+
 // Close ends the gateway: connections are closed, costs are recorded, and the folder is
 // removed. Tally is complete afterwards.
 func (g *Gateway) Close() error {
-	g.cancel()
-	var errs []error
+	ctx, cancel := context.WithTimeout(g.ctx, closeTime)
+	defer cancel()
 	for _, l := range g.listeners {
 		_ = l.Close() // nothing is lost
 	}
 	for _, server := range g.servers {
+		_ = server.Shutdown(ctx) // what takes longer is cut
+	}
+	g.cancel()
+	for _, server := range g.servers {
 		_ = server.Close() // as above
 	}
 	g.running.Wait()
+	g.busy.Lock() // it is never unlocked: no request begins any more
 	if g.wire != nil {
-		g.wire.close()
+		g.wire.usual.CloseIdleConnections()
 	}
-	errs = append(errs, g.meters.close())
+	errs := []error{g.meters.close()}
 	if g.around != nil {
 		errs = append(errs, g.around.close())
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"net/http/httputil"
 	"strings"
 	"sync/atomic"
@@ -30,7 +31,7 @@ type call struct {
 // shown is the call as a message may show it: without most of its path, which may have a secret.
 func (c *call) shown(t target) string {
 	first, _, more := strings.Cut(strings.TrimPrefix(c.path, "/"), "/")
-	if more {
+	if first = wordOr(first); more {
 		first += "/…"
 	}
 	return c.method + " " + t.authority() + "/" + first
@@ -66,17 +67,21 @@ type handler struct {
 }
 
 func newHandler(g *Gateway) *handler {
-	h := &handler{Gateway: g, sender: sender{g.wire}}
+	h := &handler{Gateway: g, sender: sender{g}}
 	// A FlushInterval below 0 would send the header of an answer without a body apart from its
 	// end, which gRPC takes for a broken stream.
 	h.proxy = &httputil.ReverseProxy{
-		Rewrite: rewrite, Transport: h, ModifyResponse: h.answered, ErrorHandler: h.failed, ErrorLog: g.serverLog(),
+		Rewrite: g.rewrite, Transport: h, ModifyResponse: h.answered, ErrorHandler: h.failed, ErrorLog: g.serverLog(),
 	}
 	return h
 }
 
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if !h.busy.TryRLock() { // the gateway closes
+		panic(http.ErrAbortHandler)
+	}
+	defer h.busy.RUnlock()
 	t := targetOf(req.Context())
 	switch {
 	case req.Host != "" && !t.isNamed(req.Host):
@@ -92,6 +97,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	c := &call{owned: h.owners.of(req, t.host, t.port), method: req.Method}
 	req = req.WithContext(context.WithValue(req.Context(), callKey{}, c))
 	switch {
+	case !h.owners.opens(t.host, t.port):
+		h.tally.tunnel(t.host)
+		c.owned = owned{}
 	case c.upstream == nil:
 		h.tally.passed(t.host, c.path)
 	case h.isCharged(c, req):
@@ -161,7 +169,7 @@ func (o only100) WriteHeader(status int) {
 func (o only100) Unwrap() http.ResponseWriter { return o.ResponseWriter }
 
 // rewrite addresses a request to its upstream, and leaves all else as the program sent it.
-func rewrite(r *httputil.ProxyRequest) {
+func (g *Gateway) rewrite(r *httputil.ProxyRequest) {
 	t := targetOf(r.In.Context())
 	out := r.Out
 	out.URL.Scheme, out.URL.Host, out.Host = t.scheme, t.authority(), r.In.Host
@@ -169,7 +177,11 @@ func rewrite(r *httputil.ProxyRequest) {
 		out.Host = t.authority()
 	}
 	raw, query, hasQuery := strings.Cut(requestTarget(r.In), "?")
-	if strings.HasPrefix(raw, "/") && !strings.HasPrefix(raw, "//") {
+	proxy, _ := g.wire.proxy(out.URL) // RoundTrip returns the error
+	switch {
+	case t.scheme == "http" && proxy != nil && strings.HasPrefix(raw, "/"): // which is asked for the whole address
+		out.URL.Opaque = "//" + out.URL.Host + raw
+	case strings.HasPrefix(raw, "/") && !strings.HasPrefix(raw, "//"):
 		out.URL.Opaque = raw // else it is escaped anew
 	}
 	out.URL.RawQuery, out.URL.ForceQuery = query, hasQuery && query == ""
@@ -205,27 +217,44 @@ func requestTarget(req *http.Request) string {
 func (h *handler) RoundTrip(req *http.Request) (*http.Response, error) {
 	c := callOf(req.Context())
 	if c.budget == "" {
-		return h.sendCharged(c, req)
+		return h.sender.RoundTrip(req)
 	}
 	metered, err := h.meters.of(c.budget)
 	if err != nil {
-		return nil, err
+		return nil, &notCharged{err}
 	}
 	options := metered.Options()
 	options.Operation = c.operation
 	return metered.RoundTrip(req.WithContext(budgethttp.With(req.Context(), options)))
 }
 
-// sender sends what is admitted.
-type sender struct{ wire *wire }
+// notCharged is why a call could not be charged.
+type notCharged struct{ error }
 
-// RoundTrip implements http.RoundTripper.
+// Unwrap returns the cause.
+func (e *notCharged) Unwrap() error { return e.error }
+
+// sender sends what is admitted.
+type sender struct{ *Gateway }
+
+// RoundTrip implements http.RoundTripper. If a request that the program charged was provably
+// not sent, the program may send it again by the same charge.
 func (s sender) RoundTrip(req *http.Request) (*http.Response, error) {
-	if c := callOf(req.Context()); c.admit != nil {
+	c := callOf(req.Context())
+	if c.admit != nil {
 		c.admit()
 	}
-	req.Header.Del(budgethttp.ChargedHeader) // of a meter around this one
-	return s.wire.RoundTrip(req)
+	req.Header.Del(budgethttp.ChargedHeader) // a meter around this one counts by another configuration
+	connected := false
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected = true }}
+	resp, err := s.wire.RoundTrip(req.WithContext(httptrace.WithClientTrace(req.Context(), trace)))
+	switch {
+	case err != nil && !connected:
+		s.charged.Remove(c.id)
+	case c.budget != "":
+		s.tally.sent(c.budget)
+	}
+	return resp, err
 }
 
 // answered prepares an answer for the program.

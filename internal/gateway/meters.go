@@ -20,6 +20,7 @@ type meters struct {
 
 	mu     sync.Mutex // guards all below
 	byName map[string]*meter
+	closed bool
 }
 
 type meter struct {
@@ -37,6 +38,9 @@ func (m *meters) of(name string) (*budgethttp.Transport, error) {
 	defer m.mu.Unlock()
 	if one := m.byName[name]; one != nil {
 		return one.Transport, nil
+	}
+	if m.closed {
+		return nil, budget.ErrClosed
 	}
 	b, err := m.open(name)
 	if err != nil {
@@ -83,6 +87,7 @@ func (m *meters) session(w owned, req *http.Request) string {
 func (m *meters) close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.closed = true
 	var errs []error
 	for _, one := range m.byName {
 		errs = append(errs, one.budget.Close())

@@ -7,11 +7,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"net/http"
-	"net/http/httptrace"
 	"net/url"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/quotactl/quotactl/budget/budgethttp"
@@ -71,39 +69,14 @@ func Digest(file, store string) string {
 func (f *front) about(w http.ResponseWriter, req *http.Request) {
 	answer := Outer{Config: f.options.Digest, Job: f.options.Call.Labels.Job}
 	if upstream := req.URL.Query().Get("upstream"); upstream != "" && f.owners.meters(upstream) {
-		answer.First = f.charged.add("upstream " + upstream)
+		told, _ := f.charged.ContainsOrAdd("upstream "+upstream, struct{}{})
+		answer.First = !told
 	}
 	_ = json.NewEncoder(w).Encode(answer) // a program that is gone needs none
 }
 
 // mostCharged bounds how many charges are remembered.
 const mostCharged = 100_000
-
-// once remembers what was seen; the zero value is ready. It is safe for concurrent use.
-type once struct {
-	mu   sync.Mutex // guards what follows
-	seen map[string]struct{}
-}
-
-// add reports whether something was not seen before.
-func (o *once) add(what string) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if _, known := o.seen[what]; known || len(o.seen) >= mostCharged {
-		return false
-	}
-	if o.seen == nil {
-		o.seen = map[string]struct{}{}
-	}
-	o.seen[what] = struct{}{}
-	return true
-}
-
-func (o *once) remove(what string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	delete(o.seen, what)
-}
 
 // isCharged reports whether the program has charged a request itself, to a budget of its
 // upstream. That holds for one sending of it.
@@ -113,18 +86,10 @@ func (h *handler) isCharged(c *call, req *http.Request) bool {
 		return false
 	}
 	proof := budgethttp.Proof(h.token, said[0], said[1], said[2], req)
-	c.id = said[2]
-	return hmac.Equal([]byte(proof), []byte(strings.Join(said, " "))) && h.charged.add(c.id)
-}
-
-// sendCharged sends a request that the program has charged. If it provably was not sent, the
-// program may send it again by the same charge.
-func (h *handler) sendCharged(c *call, req *http.Request) (*http.Response, error) {
-	connected := false
-	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected = true }}
-	resp, err := h.sender.RoundTrip(req.WithContext(httptrace.WithClientTrace(req.Context(), trace)))
-	if err != nil && !connected {
-		h.charged.remove(c.id)
+	if !hmac.Equal([]byte(proof), []byte(strings.Join(said, " "))) {
+		return false
 	}
-	return resp, err
+	c.id = said[2]
+	again, _ := h.charged.ContainsOrAdd(c.id, struct{}{})
+	return !again
 }

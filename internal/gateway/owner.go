@@ -57,6 +57,9 @@ func newOwners(upstreams []config.Upstream, tunnels []string) (*owners, error) {
 			o.places = append(o.places, place{upstream: i, host: h.Name, port: h.Port, whole: true})
 		}
 		for _, base := range u.BaseURLs {
+			if base.Scheme == "https" && net.ParseIP(base.Hostname()) != nil && !u.Tunnel {
+				return nil, fmt.Errorf("upstream %s: the calls to %s cannot be opened, since certificates are made for names alone: write a name, or tunnel = true", u.Name, base)
+			}
 			port, _ := strconv.Atoi(base.Port()) // without one: those of the schemes
 			o.places = append(o.places, place{
 				upstream: i, host: hostName(base.Host), port: port, below: strings.TrimSuffix(base.EscapedPath(), "/") + "/",
@@ -77,11 +80,11 @@ func hostName(host string) string {
 	return strings.TrimSuffix(strings.ToLower((&url.URL{Host: host}).Hostname()), ".")
 }
 
-// hosts are the names whose calls are opened, sorted; some begin with "*.".
-func (o *owners) hosts() []string {
+// names are the hosts whose calls are opened, sorted; some begin with "*.", some are addresses.
+func (o *owners) names() []string {
 	var names []string
 	for _, p := range o.places {
-		if !o.isTunnel(p) && net.ParseIP(p.host) == nil {
+		if !o.isTunnel(p) {
 			names = append(names, p.host)
 		}
 	}

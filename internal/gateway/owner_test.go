@@ -123,7 +123,7 @@ func TestOwners(t *testing.T) {
 		}
 		check.Equal(t, text, c.want, c.method+" "+c.host+" "+c.target)
 	}
-	check.EqualSlices(t, o.hosts(), []string{"*.myshopify.com", "sheets.example.com", "special.myshopify.com", "www.googleapis.com"}, "hosts")
+	check.EqualSlices(t, o.names(), []string{"*.myshopify.com", "sheets.example.com", "special.myshopify.com", "www.googleapis.com"}, "hosts")
 	check.Equal(t, o.opens("cut.myshopify.com", 443), false, "--tunnel")
 	check.Equal(t, o.opens("whole.myshopify.com", 443), true, "beside it")
 }
@@ -160,7 +160,7 @@ func TestCredentials(t *testing.T) {
 		"by access key":    {sheets, "Authorization", "AWS4-HMAC-SHA256 Credential=AKIAEXAMPLE/20260101/x/y/aws4_request, SignedHeaders=host", nil, "sheets/main", ""},
 		"by JWT":           {sheets, "Authorization", "Bearer " + jwt, nil, "sheets/main", ""},
 		"by presigned":     {sheets + "?X-Amz-Credential=AKIAEXAMPLE%2F2026", "", "", nil, "sheets/main", ""},
-		"another's key":    {sheets, "Authorization", "Bearer other", nil, "sheets/main", "calls to sheets carry a key that is none of the configuration's; they are charged to sheets/main"},
+		"another's key":    {sheets, "Authorization", "Bearer other", nil, "sheets/main", "calls to sheets carry a key that is not in costs.toml; they are charged to sheets/main"},
 		"a short-lived":    {sheets, "Authorization", "Bearer ya29.short", nil, "sheets/main", ""},
 		"a shop":           {"https://a.myshopify.com/", "", "", nil, "shops/a", ""},
 		"a shop below":     {"https://a.b.myshopify.com/", "", "", nil, "shops/a.b", ""},
@@ -186,5 +186,15 @@ func TestCredentials(t *testing.T) {
 			}
 			check.Equal(t, said, c.said, "said")
 		})
+	}
+}
+
+// Of a path's part is shown what is a plain word.
+func TestWordsOfPaths(t *testing.T) {
+	for part, want := range map[string]string{
+		"drive": "drive", "v3": "v3", "data-2.5_x": "data-2.5_x", "": "", "bot123:SECRET": "…", "AIzaSy": "…", "12345": "…",
+		"abcdefghijklmnopqrstuvwxyz": "…", "caf\u00e9": "…",
+	} {
+		check.Equal(t, wordOr(part), want, part)
 	}
 }

@@ -3,6 +3,7 @@ package gateway
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -39,9 +40,11 @@ const (
 
 const tlsHandshake = 0x16 // the first byte of a TLS connection
 
-// listen reads the beginning of a connection: what the program speaks, and the name of the
-// server that it asks for, in small letters; empty: it names none.
-func listen(conn net.Conn, from *bufio.Reader) (p *peeked, says speaks, name string, err error) {
+// peek reads the beginning of a connection: what the program speaks, and the name of the
+// server that it asks for, in small letters; empty: it names none. If the context ends before
+// that, the connection is closed.
+func peek(ctx context.Context, conn net.Conn, from *bufio.Reader) (p *peeked, says speaks, name string, err error) {
+	defer context.AfterFunc(ctx, func() { closeAll(conn) })()
 	p = &peeked{Conn: conn, reader: from}
 	first, err := from.Peek(1)
 	switch {
@@ -56,16 +59,17 @@ func listen(conn net.Conn, from *bufio.Reader) (p *peeked, says speaks, name str
 	return p, other, "", nil
 }
 
-// isHTTP reports whether a request line begins: a method in capitals, and a space.
+// isHTTP reports whether a request line begins: a method, and a space.
 func isHTTP(from *bufio.Reader) bool {
 	for n := 1; n <= 24; n++ {
 		begun, err := from.Peek(n)
 		if err != nil {
 			return false
 		}
-		if c := begun[n-1]; c == ' ' {
+		switch c := begun[n-1] | 0x20; { // in small letters
+		case c == ' ':
 			return n > 1
-		} else if c < 'A' || c > 'Z' {
+		case c != '-' && (c < 'a' || c > 'z'):
 			return false
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httputil"
 	"strconv"
 	"strings"
 	"time"
@@ -26,14 +25,11 @@ const handshakeTime = 30 * time.Second
 // front is the proxy that programs ask: for tunnels, and for plain http.
 type front struct {
 	*Gateway
-	inner   http.Handler // meters a request for its target
-	outside *httputil.ReverseProxy
+	inner http.Handler // serves a request for its target
 }
 
 func newFront(g *Gateway, inner http.Handler) *front {
-	f := &front{Gateway: g, inner: inner}
-	f.outside = &httputil.ReverseProxy{Rewrite: rewrite, Transport: g.wire, ErrorLog: g.serverLog()}
-	return f
+	return &front{Gateway: g, inner: inner}
 }
 
 // trustedKey marks connections of the listener that needs no token.
@@ -61,8 +57,9 @@ func (f *front) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 }
 
 func (f *front) hasToken(req *http.Request) bool {
-	want := "Basic " + base64.StdEncoding.EncodeToString([]byte(proxyUser+":"+f.token))
-	return subtle.ConstantTimeCompare([]byte(req.Header.Get("Proxy-Authorization")), []byte(want)) == 1
+	scheme, sent, _ := strings.Cut(req.Header.Get("Proxy-Authorization"), " ")
+	want := base64.StdEncoding.EncodeToString([]byte(proxyUser + ":" + f.token))
+	return strings.EqualFold(scheme, "Basic") && subtle.ConstantTimeCompare([]byte(sent), []byte(want)) == 1
 }
 
 // plain serves a request for an address that begins with http://.
@@ -73,13 +70,8 @@ func (f *front) plain(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	req = req.WithContext(context.WithValue(req.Context(), targetKey{}, t))
-	if f.owners.opens(t.host, t.port) {
-		req.Host = req.URL.Host
-		f.inner.ServeHTTP(w, req)
-		return
-	}
-	f.tally.tunnel(t.host)
-	f.outside.ServeHTTP(w, req)
+	req.Host = req.URL.Host
+	f.inner.ServeHTTP(w, req)
 }
 
 // targetAt is the target of an authority.
@@ -102,10 +94,6 @@ func (f *front) connect(w http.ResponseWriter, req *http.Request) {
 	t, err := targetAt("https", req.RequestURI)
 	if err != nil {
 		http.Error(w, "quotactl: "+err.Error(), http.StatusBadRequest)
-		return
-	}
-	if f.isOwn(t.dial) {
-		http.Error(w, "quotactl: this is the proxy itself", http.StatusForbidden)
 		return
 	}
 	var ahead net.Conn // of a host that is opened the server is dialled when there is a request
@@ -134,7 +122,7 @@ func (f *front) open(conn net.Conn, from *bufio.Reader, t target, ahead net.Conn
 	if ahead != nil { // the server may speak first
 		back.from(ahead)
 	}
-	p, says, name, err := listen(conn, from)
+	p, says, name, err := peek(f.ctx, conn, from)
 	if name == "" && ahead == nil {
 		name = t.host
 	}
@@ -165,8 +153,7 @@ func (f *front) open(conn net.Conn, from *bufio.Reader, t target, ahead net.Conn
 
 // serveTLS serves a connection in the name of the host that it asks for.
 func (f *front) serveTLS(p *peeked, name string, t target) {
-	t.scheme, t.host = "https", name
-	p.target = t
+	p.target = f.wire.named(t, name)
 	conn := tls.Server(p, &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return f.authority.leaf(name) },

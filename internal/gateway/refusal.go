@@ -15,6 +15,9 @@ import (
 	"github.com/quotactl/quotactl/budget/config"
 )
 
+// storeRetry is when a program may retry after the store did not decide.
+const storeRetry = 5 * time.Second
+
 // shortWait is the longest time to a retry of which a program is told.
 const shortWait = time.Minute
 
@@ -26,8 +29,8 @@ type refusal struct {
 	after  time.Duration // when to retry; 0: never
 	limit  string
 	at     time.Time
+	ends   bool         // the run
 	final  config.Final // the form of the upstream's refusals
-	budget string
 }
 
 // The values of the header X-Quotactl.
@@ -43,19 +46,20 @@ func wrong(status int, text string) *refusal {
 // refusalOf is the answer to a request that failed with an error.
 func (h *handler) refusalOf(c *call, t target, err error) *refusal {
 	var refused *budget.RefusedError
+	var uncharged *notCharged
 	var unknown *noCredential
 	switch {
 	case errors.As(err, &unknown):
 		return h.misconfigured(err.Error())
 	case errors.Is(err, budget.ErrUnknownOperation):
 		return h.misconfigured(fmt.Sprintf("%s is no operation of upstream %s: add its pattern to the match of one in costs.toml, or set unknown_operation", c.shown(t), c.upstream.Name))
-	case errors.Is(err, budget.ErrNeverFits):
-		return &refusal{status: http.StatusForbidden, text: err.Error(), kind: isRefused, final: c.upstream.Final, budget: c.budget}
-	case errors.Is(err, budget.ErrExhausted) && errors.As(err, &refused):
+	case (errors.Is(err, budget.ErrExhausted) || errors.Is(err, budget.ErrNeverFits)) && errors.As(err, &refused):
 		return h.exhausted(c, refused)
-	case errors.As(err, &refused):
+	case errors.Is(err, budget.ErrUnavailable):
 		h.tally.storeAway(c.budget)
-		return &refusal{status: http.StatusServiceUnavailable, text: err.Error(), kind: isError, after: 5 * time.Second, budget: c.budget}
+		return &refusal{status: http.StatusServiceUnavailable, text: err.Error(), kind: isError, after: storeRetry}
+	case errors.As(err, &refused), errors.As(err, &uncharged):
+		return wrong(http.StatusServiceUnavailable, "the call could not be charged: "+err.Error())
 	case errors.Is(err, errWantsCertificate):
 		return wrong(http.StatusBadGateway, fmt.Sprintf("%s asks for a client certificate, which only the program has; --tunnel %s lets it pass unmetered. Nothing was charged", t.host, t.host))
 	case isUntrusted(err):
@@ -82,18 +86,21 @@ func (h *handler) misconfigured(text string) *refusal {
 func (h *handler) exhausted(c *call, refused *budget.RefusedError) *refusal {
 	r := &refusal{
 		status: http.StatusTooManyRequests, kind: isRefused, after: refused.RetryAfter, at: refused.RetryAt,
-		limit: refused.Limit, budget: c.budget, final: c.upstream.Final,
+		limit: refused.Limit, final: c.upstream.Final,
 	}
 	r.text = fmt.Sprintf("%s is spent until %s", c.budget, h.until(refused.RetryAt))
 	if errors.Is(refused, budget.ErrLocked) {
 		r.text = fmt.Sprintf("%s is locked until %s", c.budget, h.until(refused.RetryAt))
 	}
-	if refused.Limit != "" {
+	if errors.Is(refused, budget.ErrNeverFits) {
+		r.text = refused.Error()
+	} else if refused.Limit != "" {
 		r.text += fmt.Sprintf("; limit %s has %d left", refused.Limit, refused.Remaining)
 	}
 	if refused.RetryAfter <= 0 || refused.RetryAfter > shortWait {
 		r.after, r.status = 0, http.StatusForbidden
 		h.tally.refusedForGood(c.budget, refused)
+		r.ends = true
 	}
 	return r
 }
@@ -108,13 +115,20 @@ func (h *handler) until(at time.Time) string {
 
 // refuseWith writes a refusal in the form that the program's client understands.
 func (h *handler) refuseWith(w http.ResponseWriter, req *http.Request, r *refusal) {
+	if r.ends { // once the program has the answer, or could have
+		defer h.tally.end()
+		defer func() { _ = http.NewResponseController(w).Flush() }() // a program that is gone needs none
+	}
 	header := w.Header()
 	header.Set("X-Quotactl", r.kind)
 	header.Set("Cache-Control", "no-store")
 	text := "quotactl: " + r.text
 	if isGRPC(req) {
 		code := "8" // RESOURCE_EXHAUSTED
-		if r.kind == isError {
+		switch {
+		case r.kind == isError && r.status < http.StatusInternalServerError:
+			code = "13" // INTERNAL, which is not retried
+		case r.kind == isError:
 			code = "14" // UNAVAILABLE
 		}
 		header.Set("Content-Type", "application/grpc")

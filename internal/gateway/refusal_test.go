@@ -90,6 +90,8 @@ func TestNeverFits(t *testing.T) {
 	resp, body := get(t, w.client(false), "https://pinned.example.com/big") //nolint:bodyclose // get closes it
 	check.Equal(t, resp.StatusCode, 403, "status")
 	check.Equal(t, strings.Contains(body, "can never fit"), true, body)
+	<-w.g.Exhausted()
+	check.Equal(t, w.g.Tally().Budgets["plain/main"].Final, 1, "refusals")
 	var p problem
 	must.Do(t, json.Unmarshal([]byte(body), &p))
 	check.Equal(t, p.Message == p.Detail && p.Message == p.Error.Message && p.Error.Errors[0].Message == p.Message, true, body)

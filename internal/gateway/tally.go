@@ -40,11 +40,13 @@ type Spent struct {
 type tally struct {
 	mu    sync.Mutex // guards the rest
 	t     Tally
-	spent chan struct{} // closed at the first final refusal
+	spent chan struct{} // closed after the first final refusal
+	end   func()        // closes it
 }
 
 func newTally() *tally {
-	return &tally{spent: make(chan struct{}), t: Tally{
+	spent := make(chan struct{})
+	return &tally{spent: spent, end: sync.OnceFunc(func() { close(spent) }), t: Tally{
 		Budgets: map[string]*Spent{}, Passed: map[string]int{}, Tunnels: map[string]int{}, Broken: map[string]int{},
 	}}
 }
@@ -80,12 +82,43 @@ func (t *Tally) of(budget string) *Spent {
 // passed counts a call that nobody owns.
 func (t *tally) passed(host, path string) {
 	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-	t.count(func(all *Tally) { all.Passed[host+"/"+first]++ })
+	t.count(func(all *Tally) { countNamed(all.Passed, host+"/"+wordOr(first)) })
 }
 
-func (t *tally) tunnel(host string) { t.count(func(all *Tally) { all.Tunnels[host]++ }) }
+func (t *tally) tunnel(host string) { t.count(func(all *Tally) { countNamed(all.Tunnels, host) }) }
 
-func (t *tally) broken(host string) { t.count(func(all *Tally) { all.Broken[host]++ }) }
+func (t *tally) broken(host string) { t.count(func(all *Tally) { countNamed(all.Broken, host) }) }
+
+// mostNamed bounds how many hosts or paths are counted apart.
+const mostNamed = 1000
+
+func countNamed(counts map[string]int, name string) {
+	if _, known := counts[name]; !known && len(counts) >= mostNamed {
+		name = "others"
+	}
+	counts[name]++
+}
+
+// wordOr is a part of a path as a message may show it: "…" if it is no plain word, and so
+// perhaps an id or a secret.
+func wordOr(part string) string {
+	digits := 0
+	for _, c := range part {
+		switch {
+		case c >= '0' && c <= '9':
+			digits++
+		case (c < 'a' || c > 'z') && !strings.ContainsRune("-_.", c):
+			return "…"
+		}
+	}
+	if digits > 2 || len(part) > 24 {
+		return "…"
+	}
+	return part
+}
+
+// sent counts a call that has left.
+func (t *tally) sent(budget string) { t.count(func(all *Tally) { all.of(budget).Calls++ }) }
 
 func (t *tally) storeAway(budget string) {
 	t.count(func(all *Tally) { all.StoreAway++; all.of(budget) })
@@ -105,7 +138,6 @@ func (t *tally) refusedForGood(name string, refused *budget.RefusedError) {
 		all.of(name).Final++
 		if all.Exhausted == nil {
 			all.Exhausted = refused
-			close(t.spent)
 		}
 	})
 }
@@ -119,18 +151,11 @@ type observer struct {
 }
 
 // Charged implements budgethttp.Observer.
-func (o *observer) Charged(budget.Receipt) {
-	o.tally.count(func(all *Tally) { all.of(o.name).Calls++ })
-}
+func (*observer) Charged(budget.Receipt) {}
 
-// Settled implements budgethttp.Observer. What was charged and costs nothing was not sent.
-func (o *observer) Settled(r budget.Receipt, units int64) {
-	o.tally.count(func(all *Tally) {
-		spent := all.of(o.name)
-		if spent.Units += units; units == 0 && r.Units > 0 {
-			spent.Calls--
-		}
-	})
+// Settled implements budgethttp.Observer.
+func (o *observer) Settled(_ budget.Receipt, units int64) {
+	o.tally.count(func(all *Tally) { all.of(o.name).Units += units })
 }
 
 // Refused implements budgethttp.Observer.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -254,25 +255,76 @@ func TestWebSockets(t *testing.T) {
 	check.Equal(t, w.charged("any/main"), 1, "units")
 }
 
-// Plain http is metered, too, by an absolute address and through CONNECT.
+// Plain http is metered, too, by an absolute address and through CONNECT. A company's proxy is
+// asked for the whole address.
 func TestPlainHTTP(t *testing.T) {
 	w := newWorld(t, worldConfig, hello)
-	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		_, _ = fmt.Fprint(w, req.Header.Get("Proxy-Authorization"), req.Host)
+	company := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		_, _ = fmt.Fprint(w, req.Header.Get("Proxy-Authorization"), req.RequestURI, " ", req.Host)
 	}))
-	t.Cleanup(plain.Close)
-	w.g.around.upstreamProxy = nil
-	w.g.wire.usual.Proxy = func(*http.Request) (*url.URL, error) { return url.Parse(plain.URL) }
+	t.Cleanup(company.Close)
+	address := must.Get(url.Parse(company.URL))(t)
+	w.g.wire.proxy = func(*url.URL) (*url.URL, error) { return address, nil }
+	w.g.wire.usual.Proxy = http.ProxyURL(address)
 	client := w.client(false)
-	_, body := get(t, client, "http://api.example.com/") //nolint:bodyclose // get closes it
-	check.Equal(t, body, "api.example.com", "metered")
+	_, body := get(t, client, "http://api.example.com/a%2Fb?c;d") //nolint:bodyclose // get closes it
+	check.Equal(t, body, "http://api.example.com/a%2Fb?c;d api.example.com", "metered")
 	_, body = get(t, client, "http://other.example.com/x") //nolint:bodyclose // as above
-	check.Equal(t, body, "other.example.com", "passed on")
+	check.Equal(t, body, "http://other.example.com/x other.example.com", "passed on")
 	conn := w.tunnel("api.example.com:80")
 	_, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: api.example.com\r\nConnection: close\r\n\r\n")
 	must.Do(t, err)
 	check.Equal(t, strings.Contains(string(must.Get(io.ReadAll(conn))(t)), "200 OK"), true, "through CONNECT")
 	check.Equal(t, w.charged("any/main"), 2, "units")
+	check.Equal(t, w.g.Tally().Tunnels["other.example.com"], 1, "named")
+}
+
+// An upstream at an address of this machine is metered, whatever NO_PROXY says.
+func TestAddresses(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(hello))
+	t.Cleanup(server.Close)
+	w := newWorld(t, strings.ReplaceAll(worldConfig, `hosts = ["api.example.com"`, `base_url = "`+server.URL+`"
+hosts = ["api.example.com"`), hello, func(o *Options) { o.Env = append(o.Env, "NO_PROXY=127.0.0.1,localhost") })
+	w.g.wire.proxy = func(*url.URL) (*url.URL, error) { return nil, nil } //nolint:nilnil // as net/http has it
+	w.g.wire.usual.Proxy = nil
+	check.Equal(t, strings.Contains(w.variable("NO_PROXY"), "127.0.0.1"), false, w.variable("NO_PROXY"))
+	get(t, w.client(false), server.URL+"/x") //nolint:bodyclose // get closes it
+	check.Equal(t, w.charged("any/main"), 1, "units")
+}
+
+// Nobody keeps a gateway from closing: not a connection that says nothing, nor a request that
+// does not end. What has ended by then is in the tally.
+func TestClose(t *testing.T) {
+	for range 5 {
+		begun := make(chan struct{})
+		w := newWorld(t, strings.ReplaceAll(worldConfig, "unknown_operation = 1\n[upstream.any.limit", `
+[upstream.any.costs]
+ask = { units = 50, actual = { json = "cost" }, match = "api.example.com/" }
+[upstream.any.limit`), func(w http.ResponseWriter, req *http.Request) {
+			if req.URL.Path == "/hangs" {
+				close(begun)
+				<-req.Context().Done()
+			}
+			_, _ = io.WriteString(w, `{"cost":7}`)
+		})
+		for _, address := range []string{w.variable("QUOTACTL_METER_DIRECT"), w.variable("QUOTACTL_METER")} {
+			idle := must.Get(net.Dial("tcp", address))(t)
+			t.Cleanup(func() { _ = idle.Close() })
+			_, err := idle.Write([]byte{tlsHandshake, 3})
+			must.Do(t, err)
+		}
+		client := w.client(true)
+		go func() {
+			if resp, err := client.Get("https://api.example.com/hangs"); err == nil {
+				_ = resp.Body.Close()
+			}
+		}()
+		<-begun
+		get(t, client, "https://api.example.com/a") //nolint:bodyclose // get closes it
+		must.Do(t, w.g.Close())
+		check.Equal(t, w.g.Tally().Budgets["any/main"].Units >= 7, true, "the tally")
+		w.g = must.Get(Start(t.Context(), w.g.options))(t) // for the cleanup
+	}
 }
 
 // A tunnel carries what neither TLS nor HTTP begins, also if the server speaks first.

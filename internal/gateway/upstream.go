@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"sync"
 	"time"
 )
 
@@ -20,7 +19,8 @@ type target struct {
 	scheme string // "https" or "http"
 	host   string // the name that the program asked for, in small letters
 	port   int
-	dial   string // host:port to dial
+	dial   string          // host:port to dial
+	apart  *http.Transport // dials that for another name; nil: the usual one serves
 }
 
 // authority is the host of the target's addresses.
@@ -60,65 +60,42 @@ var errWantsCertificate = errors.New("it asks for a client certificate")
 type wire struct {
 	proxy func(*url.URL) (*url.URL, error) // the one that was set before; its URL is nil: none
 	usual *http.Transport
-
-	mu    sync.Mutex                 // guards all below
-	apart map[target]*http.Transport // for those who ask one address for the name of another
 }
 
-// mostApart bounds the transports that are kept for such targets.
-const mostApart = 64
+// dialTime bounds how long it takes to connect, a proxy's answer included.
+const dialTime = 30 * time.Second
 
 func newWire(roots *x509.CertPool, proxy func(*url.URL) (*url.URL, error)) *wire {
-	w := &wire{proxy: proxy, apart: map[target]*http.Transport{}}
-	w.usual = &http.Transport{
+	return &wire{proxy: proxy, usual: &http.Transport{
 		Proxy:       func(req *http.Request) (*url.URL, error) { return proxy(req.URL) },
-		DialContext: (&net.Dialer{Timeout: 30 * time.Second}).DialContext,
+		DialContext: (&net.Dialer{Timeout: dialTime}).DialContext,
 		TLSClientConfig: &tls.Config{
 			MinVersion: tls.VersionTLS12, RootCAs: roots,
 			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return nil, errWantsCertificate },
 		},
 		TLSHandshakeTimeout: 30 * time.Second, ExpectContinueTimeout: time.Second, IdleConnTimeout: 90 * time.Second,
 		MaxIdleConnsPerHost: 256, DisableCompression: true, ForceAttemptHTTP2: true,
-	}
-	return w
+	}}
 }
 
 // RoundTrip implements http.RoundTripper.
 func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
-	return w.to(targetOf(req.Context())).RoundTrip(req)
+	if t := targetOf(req.Context()); t.apart != nil {
+		return t.apart.RoundTrip(req)
+	}
+	return w.usual.RoundTrip(req)
 }
 
-// to is the transport to a target.
-func (w *wire) to(t target) *http.Transport {
-	if t.dial == "" || t.dial == net.JoinHostPort(t.host, strconv.Itoa(t.port)) {
-		return w.usual
+// named is the target of a connection whose program asks the target's address for a host of
+// another name.
+func (w *wire) named(t target, host string) target {
+	if t.host != host {
+		t.apart = w.usual.Clone()
+		t.apart.Proxy = nil
+		t.apart.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return w.dial(ctx, t.dial) }
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	one := w.apart[t]
-	if one == nil {
-		for key, old := range w.apart { // any one
-			if len(w.apart) < mostApart {
-				break
-			}
-			old.CloseIdleConnections()
-			delete(w.apart, key)
-		}
-		one = w.usual.Clone()
-		one.Proxy = nil
-		one.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return w.dial(ctx, t.dial) }
-		w.apart[t] = one
-	}
-	return one
-}
-
-func (w *wire) close() {
-	w.usual.CloseIdleConnections()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, one := range w.apart {
-		one.CloseIdleConnections()
-	}
+	t.scheme, t.host = "https", host
+	return t
 }
 
 // dial connects to an address for a tunnel, through the proxy that was set before, if any.
@@ -127,7 +104,7 @@ func (w *wire) dial(ctx context.Context, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	dialer := &net.Dialer{Timeout: 30 * time.Second}
+	dialer := &net.Dialer{Timeout: dialTime}
 	if proxy == nil {
 		return dialer.DialContext(ctx, "tcp", address)
 	}
@@ -161,10 +138,16 @@ func connectThrough(conn net.Conn, user *url.Userinfo, address string) (net.Conn
 		req.Header.Del("Authorization")
 	}
 	from := bufio.NewReader(conn)
-	err := req.Write(conn)
+	err := conn.SetDeadline(time.Now().Add(dialTime))
+	if err == nil {
+		err = req.Write(conn)
+	}
 	var resp *http.Response
 	if err == nil {
 		resp, err = http.ReadResponse(from, req) //nolint:bodyclose // a tunnel has none
+	}
+	if err == nil {
+		err = conn.SetDeadline(time.Time{})
 	}
 	if err == nil && resp.StatusCode != http.StatusOK {
 		err = errors.New(resp.Status)

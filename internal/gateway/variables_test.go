@@ -81,7 +81,7 @@ func TestVariablesThatWereSet(t *testing.T) {
 		{"QUOTACTL_METER_DIRECT=127.0.0.1:1", "QUOTACTL_METER_DIRECT", "unset", plain}, // another meter's
 		{"QUOTACTL_METER_UID=1", "QUOTACTL_METER_UID", "unset", plain},
 		{"QUOTACTL_METER_CA=/outer", "QUOTACTL_METER_CA", "unset", noHooks},
-		{"QUOTACTL_METER_HOSTS=outer", "QUOTACTL_METER_HOSTS", "unset", noHooks},
+		{"QUOTACTL_METER_HOSTS=outer", "QUOTACTL_METER_HOSTS", "api.example.com", noHooks},
 		{"QUOTACTL_METER=127.0.0.1:1", "QUOTACTL_METER", "127.0.0.1:4711", plain},
 		{"X=", "QUOTACTL_METER_DIRECT", "127.0.0.1:4712", direct},
 		{"X=", "QUOTACTL_METER_UID", uid, direct},

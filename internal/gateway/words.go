@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -72,18 +73,32 @@ func (t *Tally) Lines(name string, on screen.Screen, left map[string]budget.Stat
 
 // passedText is what no upstream meters.
 func (t *Tally) passedText(on screen.Screen) string {
-	var parts []string
-	for _, at := range slices.Sorted(maps.Keys(t.Passed)) {
+	parts := most(t.Passed, func(at string, n int64) string {
 		host, first, _ := strings.Cut(at, "/")
-		parts = append(parts, fmt.Sprintf("%s to %s paths of %s", count(on, int64(t.Passed[at]), "call"), first, host))
-	}
-	for _, host := range slices.Sorted(maps.Keys(t.Tunnels)) {
-		parts = append(parts, fmt.Sprintf("%s to %s", count(on, int64(t.Tunnels[host]), "connection"), host))
-	}
+		return fmt.Sprintf("%s to %s paths of %s", count(on, n, "call"), first, host)
+	})
+	parts = append(parts, most(t.Tunnels, func(host string, n int64) string {
+		return fmt.Sprintf("%s to %s", count(on, n, "connection"), host)
+	})...)
 	if len(parts) == 0 {
 		return ""
 	}
 	return strings.Join(parts, " and ") + " metered by no upstream"
+}
+
+// mostShown bounds how many hosts or paths a line names.
+const mostShown = 3
+
+// most are the texts of the largest counts.
+func most(counts map[string]int, text func(name string, n int64) string) (parts []string) {
+	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int { return cmp.Or(counts[b]-counts[a], strings.Compare(a, b)) })
+	for i, name := range names {
+		if i == mostShown {
+			return append(parts, fmt.Sprintf("%d others", len(names)-mostShown))
+		}
+		parts = append(parts, text(name, int64(counts[name])))
+	}
+	return parts
 }
 
 // leftText is what is left of a budget's tightest limit, and until when that is all.
