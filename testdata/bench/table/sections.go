@@ -39,6 +39,16 @@ func sections() []section {
 			},
 		},
 		{
+			title: "A metered client, beside the bare one", bench: "^BenchmarkMetered$", times: "20x", pkgs: []string{"./budget/redisstore"},
+			words: map[string]string{"Metered/Redis": "a request, Redis", "Metered/SQLite": "a request, SQLite"},
+			asked: []ask{
+				{name: "redisstore/Metered/Redis", atOnce: "1", unit: "ratio", atLeast: 0.12}, {name: "redisstore/Metered/SQLite", atOnce: "1", unit: "ratio", atLeast: 0.1},
+				{name: "redisstore/Metered/Redis", atOnce: "16", unit: "ratio", atLeast: 0.3}, {name: "redisstore/Metered/SQLite", atOnce: "16", unit: "ratio", atLeast: 0.25},
+				{name: "redisstore/Metered/Redis", atOnce: "64", unit: "ratio", atLeast: 0.4}, {name: "redisstore/Metered/SQLite", atOnce: "64", unit: "ratio", atLeast: 0.3},
+				{name: "redisstore/Metered/Redis", atOnce: "64", unit: "cpu-µs/metered", atMost: 120}, {name: "redisstore/Metered/SQLite", atOnce: "64", unit: "cpu-µs/metered", atMost: 200},
+			},
+		},
+		{
 			title: "Large ledgers", bench: "^Benchmark(Million|Expiry)$", times: "5x", pkgs: stores,
 			words: map[string]string{
 				"Million": "beside 1,000,000 charges", "Expiry/rolling": "100,000 charges leave a rolling window at once",
