@@ -41,9 +41,11 @@ import (
 type Budget struct {
 	spec    Spec
 	store   driver.Store
-	batcher *batcher
+	batcher *batcher[driver.Item, verdicts]
+	ender   *batcher[driver.Finish, []driver.Finished]
 	waits   *waitQueue
 	laters  *laters
+	silents *silents
 	closers []io.Closer
 	now     func() time.Time
 
@@ -85,9 +87,14 @@ func New(store driver.Store, spec Spec, options ...Option) (*Budget, error) {
 		b.perOperation = b.perOperation || l.PerOperation
 	}
 	b.table = shareTable(spec.Limits)
-	b.batcher = &batcher{decide: b.decideBatch, timeout: spec.Timeout, now: b.now}
+	b.batcher = &batcher[driver.Item, verdicts]{
+		decide: b.decideBatch, timeout: spec.Timeout, now: b.now, due: func(item *driver.Item, at time.Time) { item.Deadline = at },
+	}
+	b.ender = &batcher[driver.Finish, []driver.Finished]{
+		decide: b.finishBatch, timeout: spec.Timeout, now: b.now, due: func(f *driver.Finish, at time.Time) { f.Deadline = at },
+	}
 	b.waits = newWaitQueue(b.askTogether, newHostLine(spec.WaitDir, spec.Name))
-	b.laters = &laters{}
+	b.laters, b.silents = &laters{}, &silents{}
 	if b.auto = newAutos(b, b.jobs, b.log); b.auto != nil && b.jobs == nil {
 		return nil, fmt.Errorf("open budget %s: %w: a limit has an automatic headroom, and the store keeps no documents in which hosts could share the evidence: use the option WithJobStore", spec.Name, ErrInvalid)
 	}
@@ -105,6 +112,7 @@ func (b *Budget) Spec() Spec { return b.spec }
 // Budget owns. Charges under way may fail.
 func (b *Budget) Close() error {
 	var errs []error
+	go b.sendSilent(b.takeSilent(nil))
 	if left := b.laters.close(b.spec.Timeout); left > 0 {
 		errs = append(errs, fmt.Errorf("close %s: %w: the cost of %d responses was not recorded; they count as charged", b.spec.Name, ErrUnavailable, left))
 	}
@@ -134,7 +142,7 @@ func (b *Budget) charge(ctx context.Context, call Call, lease int64) (Receipt, e
 	}
 	item := b.item(call, units, lease)
 	item.Deadline = b.deadline(ctx)
-	done, err := b.batcher.do(ctx, &item)
+	done, err := decidedBy(b.batcher.do(ctx, &item))
 	return b.answer(ctx, call, units, done, err)
 }
 
@@ -250,9 +258,8 @@ func apply[A driver.Changed](ctx context.Context, b *Budget, change driver.Chang
 	return ask(ctx, b, do, change)
 }
 
-// decideBatch has the store decide until ctx ends. It also returns the limits that the
-// decisions refer to.
-func (b *Budget) decideBatch(ctx context.Context, items []driver.Item) (driver.Decisions, []limit.Limit, error) {
+// decideBatch has the store decide until ctx ends.
+func (b *Budget) decideBatch(ctx context.Context, items []driver.Item) (verdicts, error) {
 	b.auto.ready(ctx)
 	limits := b.spec.Limits
 	if b.auto != nil {
@@ -266,11 +273,18 @@ func (b *Budget) decideBatch(ctx context.Context, items []driver.Item) (driver.D
 		slices.Sort(operations) // the same limits, whatever the order of the items
 		limits = b.limits(slices.Compact(operations))
 	}
-	decisions, err := b.store.Decide(ctx, driver.Batch{Budget: b.spec.Name, Now: b.now().UnixMicro(), Limits: limits, Items: items, Observe: b.spec.Observe, Table: b.table})
+	batch := driver.Batch{Budget: b.spec.Name, Now: b.now().UnixMicro(), Limits: limits, Items: items, Observe: b.spec.Observe, Table: b.table}
+	var decisions driver.Decisions
+	silent := b.takeSilent(nil)
+	defer func() { b.silentDecided(silent, decisions.Finished) }() // even if the store panics
+	if silent != nil {
+		batch.Finishes = silent.items
+	}
+	decisions, err := b.store.Decide(ctx, batch)
 	if err == nil {
 		b.auto.charged(limits, items, decisions)
 	}
-	return decisions, limits, err
+	return verdicts{decisions, limits, &seen{limits, decisions.Used}}, err
 }
 
 // receipt turns a decision into a receipt or an error.

@@ -126,9 +126,9 @@ func (f failingStore) Decide(context.Context, driver.Batch) (driver.Decisions, e
 	return driver.Decisions{Items: []driver.Decision{f.decision}}, f.err
 }
 
-func (failingStore) Finish(ctx context.Context, _ driver.Finish) (driver.Finished, error) {
+func (failingStore) Finish(ctx context.Context, _ driver.Finishes) ([]driver.Finished, error) {
 	<-ctx.Done()
-	return driver.Finished{}, ctx.Err()
+	return nil, ctx.Err()
 }
 
 func (failingStore) Look(ctx context.Context, _ driver.Look) (driver.View, error) {

@@ -1,19 +1,18 @@
 package budget
 
 import (
-	"context"
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// flight is a batch of charges on its way to the store.
-type flight struct {
+// flight is a batch on its way to the store.
+type flight[I, A any] struct {
 	// Until taken, batcher.mu guards these three; then they are the flying goroutine's.
-	items []driver.Item // one without an id is an empty seat, whose caller gave up
-	ends  []time.Time   // when each caller's own context ends; zero: never
-	empty int           // how many seats are empty
+	items []I
+	ends  []ending
+	empty int // how many seats are empty
 
 	// batcher.mu guards these.
 	timer  *time.Timer // wakes the callers if the store ends neither this flight nor the one before
@@ -25,18 +24,25 @@ type flight struct {
 	late  bool
 
 	// Those who know that it has landed read these.
-	places    []int // of each seat in decisions; nil: the same
-	decisions driver.Decisions
-	limits    []limit.Limit
-	seen      *seen
-	err       error
+	places  []int // of each seat in the answers; nil: the same
+	answers A
+	err     error
 }
 
-// seat is one charge's place in a flight.
-type seat struct {
-	*flight
+// ending is when a caller's own context ends, zero: never; and whether the caller gave up.
+type ending struct {
+	at   time.Time
+	gone bool
+}
+
+// seat is one caller's place in a flight.
+type seat[I, A any] struct {
+	*flight[I, A]
 	index int
 }
+
+// chargeSeat is one charge's place in a flight.
+type chargeSeat = seat[driver.Item, verdicts]
 
 // decided is a decision, with the store's clock and the name of the limit that the
 // decision names.
@@ -49,29 +55,29 @@ type decided struct {
 }
 
 // add takes a seat, and returns its index. batcher.mu is held.
-func (f *flight) add(item *driver.Item, end time.Time) int {
-	f.items, f.ends = append(f.items, *item), append(f.ends, end)
+func (f *flight[I, A]) add(item *I, end time.Time) int {
+	f.items, f.ends = append(f.items, *item), append(f.ends, ending{at: end})
 	return len(f.items) - 1
 }
 
 // takeOff ends the flight's time in the queue: nobody can join or leave it any more. now is the time
-// by the budget's clock: the decision's timeout begins here. batcher.mu is held.
-func (f *flight) takeOff(now time.Time, timeout time.Duration) {
+// by the budget's clock: the timeout begins here. batcher.mu is held.
+func (f *flight[I, A]) takeOff(now time.Time, timeout time.Duration, due func(*I, time.Time)) {
 	f.taken = true
 	for i, end := range f.ends {
 		left := timeout
-		if !end.IsZero() {
-			left = min(left, time.Until(end))
+		if !end.at.IsZero() {
+			left = min(left, time.Until(end.at))
 		}
-		f.items[i].Deadline = now.Add(left)
+		due(&f.items[i], now.Add(left))
 	}
 	if f.empty == 0 {
 		return
 	}
 	f.places = make([]int, len(f.items))
 	n := 0
-	for i := range f.items {
-		if f.items[i].ID != "" {
+	for i, end := range f.ends {
+		if !end.gone {
 			f.items[n], f.places[i] = f.items[i], n
 			n++
 		}
@@ -79,25 +85,34 @@ func (f *flight) takeOff(now time.Time, timeout time.Duration) {
 	f.items = f.items[:n]
 }
 
-// fly has the store decide the items.
-func (f *flight) fly(ctx context.Context, decide func(context.Context, []driver.Item) (driver.Decisions, []limit.Limit, error)) {
-	f.decisions, f.limits, f.err = decide(ctx, f.items)
-	f.seen = &seen{f.limits, f.decisions.Used}
-}
-
-// answer is the decision on a seat, once the flight has landed.
-func (f *flight) answer(index int) (decided, error) {
+// answer is the answer to a seat, at its index, once the flight has landed.
+func (f *flight[I, A]) answer(index int) (answers A, at int, err error) {
 	if f.err != nil {
-		return decided{}, f.err
+		return answers, 0, f.err
 	}
 	if f.places != nil {
 		index = f.places[index]
 	}
-	done := decided{Decision: &f.decisions.Items[index], storeNow: f.decisions.Now, seen: f.seen}
-	if at := done.Limit; at >= 0 && at < len(f.limits) {
-		done.limit = f.limits[at].Name
-		if len(f.decisions.Items) == 1 && at < len(f.decisions.Used) { // what is used is of this decision
-			done.held = heldBeside(f.limits[at], f.decisions.Used[at], done.Remaining)
+	return f.answers, index, nil
+}
+
+// verdicts are the answers to a flight of charges.
+type verdicts struct {
+	driver.Decisions
+	limits []limit.Limit // to which they refer
+	seen   *seen
+}
+
+// decidedBy is the decision at an index.
+func decidedBy(v verdicts, index int, err error) (decided, error) {
+	if err != nil {
+		return decided{}, err
+	}
+	done := decided{Decision: &v.Items[index], storeNow: v.Now, seen: v.seen}
+	if at := done.Limit; at >= 0 && at < len(v.limits) {
+		done.limit = v.limits[at].Name
+		if len(v.Items) == 1 && at < len(v.Used) { // what is used is of this decision
+			done.held = heldBeside(v.limits[at], v.Used[at], done.Remaining)
 		}
 	}
 	return done, nil

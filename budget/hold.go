@@ -32,7 +32,7 @@ func (b *Budget) hold(ctx context.Context, as Call, needs []Need, span, lease ti
 		return Receipt{}, err
 	}
 	item.Deadline = b.deadline(ctx)
-	done, err := b.batcher.do(ctx, &item)
+	done, err := decidedBy(b.batcher.do(ctx, &item))
 	return b.answer(ctx, as, item.Units, done, err)
 }
 
@@ -46,9 +46,8 @@ func (b *Budget) WouldHold(ctx context.Context, as Call, needs []Need, span, lea
 	item.DryRun = true
 	bounded, cancel := context.WithTimeoutCause(ctx, b.spec.Timeout, errTimeout)
 	defer cancel()
-	f := flight{items: []driver.Item{item}}
-	f.fly(bounded, b.decideBatch)
-	done, err := f.answer(0)
+	v, err := b.decideBatch(bounded, []driver.Item{item})
+	done, err := decidedBy(v, 0, err)
 	if err != nil {
 		err = outOfReach(ctx, err)
 	}

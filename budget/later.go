@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -30,6 +31,8 @@ type later struct {
 	do   func(context.Context)
 	ctx  context.Context
 	done chan struct{}
+	// count is of how many responses it records the cost, if of several.
+	count atomic.Int64
 }
 
 // Later runs do in the background as soon as possible. It must bound its own time, and
@@ -43,6 +46,7 @@ func (b *Budget) Later(do func(context.Context)) (done <-chan struct{}, ok bool)
 // Flush waits until the cost of all responses whose bodies are closed by now is
 // recorded. The error is the context's.
 func (b *Budget) Flush(ctx context.Context) error {
+	go b.sendSilent(b.takeSilent(nil))
 	if left := b.laters.wait(ctx.Done()); left > 0 {
 		return fmt.Errorf("flush %s: %w: the cost of %d responses is not recorded yet", b.spec.Name, context.Cause(ctx), left)
 	}
@@ -50,6 +54,20 @@ func (b *Budget) Flush(ctx context.Context) error {
 }
 
 func (l *laters) add(do func(context.Context)) (<-chan struct{}, bool) {
+	task, ok := l.enter()
+	if !ok {
+		return nil, false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	task.do = do
+	l.queue = append(l.queue, task)
+	l.start()
+	return task.done, true
+}
+
+// enter adds a task that its caller does, and then leaves.
+func (l *laters) enter() (task *later, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.tasks) >= mostLater {
@@ -61,11 +79,20 @@ func (l *laters) add(do func(context.Context)) (<-chan struct{}, bool) {
 	if l.tasks == nil {
 		l.tasks = map[*later]struct{}{}
 	}
-	task := &later{do: do, ctx: l.ctx, done: make(chan struct{})}
+	task = &later{ctx: l.ctx, done: make(chan struct{})}
 	l.tasks[task] = struct{}{}
-	l.queue = append(l.queue, task)
-	l.start()
-	return task.done, true
+	return task, true
+}
+
+// leave ends a task; nil is none.
+func (l *laters) leave(task *later) {
+	if task == nil {
+		return
+	}
+	close(task.done)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.tasks, task)
 }
 
 // start starts the next task, if one more may run. l.mu is held.
@@ -81,10 +108,9 @@ func (l *laters) start() {
 
 func (l *laters) run(task *later) {
 	defer func() { // even if the task ended its goroutine
-		close(task.done)
+		l.leave(task)
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		delete(l.tasks, task)
 		l.running--
 		l.start()
 	}()
@@ -103,7 +129,7 @@ func (l *laters) wait(end <-chan struct{}) (left int) {
 		case <-end:
 			for _, task := range tasks[i:] {
 				if !task.isDone() {
-					left++
+					left += max(1, int(task.count.Load()))
 				}
 			}
 			return left

@@ -45,18 +45,18 @@ func (s *awayStore) Decide(ctx context.Context, b driver.Batch) (driver.Decision
 	return decided, err
 }
 
-func (s *awayStore) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
+func (s *awayStore) Finish(ctx context.Context, f driver.Finishes) ([]driver.Finished, error) {
 	s.settles.Add(1)
 	if s.hangs.Load() {
 		<-ctx.Done()
-		return driver.Finished{}, ctx.Err()
+		return nil, ctx.Err()
 	}
 	if err := s.gone(); err != nil {
-		return driver.Finished{}, err
+		return nil, err
 	}
 	finished, err := s.Store.Finish(ctx, f)
 	if s.deaf.Load() {
-		return driver.Finished{}, driver.ErrUnavailable
+		return nil, driver.ErrUnavailable
 	}
 	return finished, err
 }

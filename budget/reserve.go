@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -88,23 +89,28 @@ func (b *Budget) Release(ctx context.Context, id string) error {
 }
 
 func (b *Budget) finish(ctx context.Context, verb string, f driver.Finish) error {
-	fail := func(err error, advice string) error {
-		return fmt.Errorf("%s %s id %q: %w: %s", verb, b.spec.Name, f.ID, err, advice)
-	}
 	if !driver.ValidID(f.ID) {
-		return fail(ErrInvalid, "use 1 to 128 printable ASCII characters without spaces")
+		return fmt.Errorf("%s %s id %q: %w: use 1 to 128 printable ASCII characters without spaces", verb, b.spec.Name, f.ID, ErrInvalid)
 	}
-	caller := ctx
-	ctx, cancel := context.WithTimeoutCause(ctx, b.spec.Timeout, errTimeout)
-	defer cancel()
-	now := b.now()
-	f.Budget, f.Now = b.spec.Name, now.UnixMicro()
-	if deadline, ok := ctx.Deadline(); ok {
-		f.Deadline = now.Add(time.Until(deadline))
+	f.Deadline = b.deadline(ctx)
+	done, place, err := b.ender.do(ctx, &f)
+	if errors.Is(err, ErrNotCharged) { // it was not sent
+		err = cmp.Or(context.Cause(ctx), errTimeout)
 	}
-	done, err := b.store.Finish(ctx, f)
 	if err != nil {
-		return fmt.Errorf("%s %s id %q: %w", verb, b.spec.Name, f.ID, outOfReach(caller, err))
+		return b.finished(verb, f.ID, driver.Finished{}, outOfReach(ctx, err))
+	}
+	return b.finished(verb, f.ID, done[place], nil)
+}
+
+// finished turns the store's answer on a reservation, or the error instead of one, into the
+// caller's.
+func (b *Budget) finished(verb, id string, done driver.Finished, err error) error {
+	fail := func(err error, advice string) error {
+		return fmt.Errorf("%s %s id %q: %w: %s", verb, b.spec.Name, id, err, advice)
+	}
+	if err != nil {
+		return fmt.Errorf("%s %s id %q: %w", verb, b.spec.Name, id, err)
 	}
 	switch done.Result {
 	case driver.Settled, driver.Released:
@@ -120,6 +126,11 @@ func (b *Budget) finish(ctx context.Context, verb string, f driver.Finish) error
 		return fail(ErrUnavailable, "the store handled it after the deadline; nothing was recorded, try again")
 	}
 	return fail(errors.New("unknown answer"), fmt.Sprintf("the store answered with result %d; do all programs run the same version?", done.Result))
+}
+
+// finishBatch has the store finish reservations until ctx ends.
+func (b *Budget) finishBatch(ctx context.Context, items []driver.Finish) ([]driver.Finished, error) {
+	return b.store.Finish(ctx, driver.Finishes{Budget: b.spec.Name, Now: b.now().UnixMicro(), Items: items})
 }
 
 func newID() string { return rand.Text() }

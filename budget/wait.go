@@ -86,7 +86,7 @@ func (b *Budget) wait(ctx context.Context, call Call, lease int64) (receipt Rece
 		}
 		asked = turn.asked
 		if turn.seat != nil {
-			done, failed := b.batcher.await(ctx, *turn.seat)
+			done, failed := decidedBy(b.batcher.await(ctx, *turn.seat))
 			receipt, err = b.answer(ctx, call, units, done, failed)
 		} else {
 			receipt, err = b.tryWaiting(ctx, patience, call, lease)
@@ -158,10 +158,10 @@ func (b *Budget) jitter(refused *RefusedError) (late, again time.Duration) {
 
 // askTogether queues the calls of several waiters to be decided in one step, in their
 // order.
-func (b *Budget) askTogether(group []*place) []seat {
-	list := make([]joining, len(group))
+func (b *Budget) askTogether(group []*place) []chargeSeat {
+	list := make([]joining[driver.Item], len(group))
 	for i, p := range group {
-		list[i] = joining{p.item, p.until}
+		list[i] = joining[driver.Item]{p.item, p.until}
 	}
 	return b.batcher.join(list)
 }

@@ -22,7 +22,7 @@ import (
 type waitQueue struct {
 	// ask queues the calls of several waiters to be decided in one step, in their order.
 	// It is called with mu held, and does not wait.
-	ask  func([]*place) []seat
+	ask  func([]*place) []chargeSeat
 	host *hostLine // the waiters in other processes; nil: not known
 
 	mu    sync.Mutex // guards all below
@@ -69,8 +69,8 @@ type place struct {
 type turn struct {
 	sooner <-chan struct{} // closed when units may have returned since
 	asked  time.Time
-	seat   *seat  // set if the queue has asked for it already, together with others
-	ahead  *sleep // with err: the sleep that it waits behind; nil: unknown
+	seat   *chargeSeat // set if the queue has asked for it already, together with others
+	ahead  *sleep      // with err: the sleep that it waits behind; nil: unknown
 	err    error
 }
 
@@ -82,7 +82,7 @@ type sleep struct {
 	soonest time.Time // the earliest that its units may fit; see Budget.Soonest
 }
 
-func newWaitQueue(ask func([]*place) []seat, host *hostLine) *waitQueue {
+func newWaitQueue(ask func([]*place) []chargeSeat, host *hostLine) *waitQueue {
 	return &waitQueue{ask: ask, host: host, freed: make(chan struct{})}
 }
 
@@ -284,7 +284,7 @@ func (q *waitQueue) give(l *line) {
 		}
 	}
 	t := turn{sooner: q.freed, asked: time.Now()}
-	var seats []seat
+	var seats []chargeSeat
 	if len(group) > 1 {
 		seats = q.ask(group)
 	}

@@ -36,7 +36,8 @@ func (b *Budget) dryRun(ctx context.Context, call Call, lease time.Duration) (Re
 	}
 	bounded, cancel := context.WithTimeoutCause(ctx, b.spec.Timeout, errTimeout)
 	defer cancel()
-	decisions, limits, err := b.decideBatch(bounded, []driver.Item{item})
+	v, err := b.decideBatch(bounded, []driver.Item{item})
+	decisions, limits := v.Decisions, v.limits
 	if err != nil {
 		return Receipt{}, decisions, limits, b.storeError(ctx, call, units, outOfReach(ctx, err))
 	}

@@ -237,8 +237,8 @@ func (p *process) Decide(ctx context.Context, batch driver.Batch) (driver.Decisi
 	})
 }
 
-func (p *process) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
-	return reach(ctx, p, "finish", func(bool) (driver.Finished, error) { return p.edge.finish(f) })
+func (p *process) Finish(ctx context.Context, f driver.Finishes) ([]driver.Finished, error) {
+	return reach(ctx, p, "finish", func(bool) ([]driver.Finished, error) { return p.edge.finish(f) })
 }
 
 func (p *process) Change(ctx context.Context, c driver.Change) (driver.Changed, error) {

@@ -180,7 +180,7 @@ func TestPagesAreSettled(t *testing.T) {
 // slowToFinish is a store that takes a second to settle.
 type slowToFinish struct{ driver.Store }
 
-func (s slowToFinish) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
+func (s slowToFinish) Finish(ctx context.Context, f driver.Finishes) ([]driver.Finished, error) {
 	time.Sleep(time.Second)
 	return s.Store.Finish(ctx, f)
 }

@@ -17,6 +17,9 @@ type Batch struct {
 	// windows and meters of all become live.
 	Limits []limit.Limit
 	Items  []Item
+	// Finishes, at most MaxBatch, are done first, as if Store.Finish were called right before,
+	// even if no item is decided then. They have no Deadline.
+	Finishes []Finish
 	// Mark is the caller's latest mark of the ledger; zero: none.
 	Mark Mark
 	// Others are marks of the same ledger that other calls or processes of the caller's
@@ -213,6 +216,9 @@ type Decisions struct {
 	// Now is the earlier clock, not raised to last seen: RetryAt − Now is the wait.
 	Now   int64
 	Items []Decision
+	// Finished are the answers to Batch.Finishes. If there are fewer, it is unknown which were
+	// done: call Store.Finish with the same.
+	Finished []Finished
 	// Used is what each limit had used after the last item, in the order of Batch.Limits,
 	// and Seen is the instant (µs) of that. If the call's time ran out before every item
 	// was decided, Used is nil and Seen is 0.

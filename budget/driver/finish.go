@@ -1,13 +1,21 @@
 package driver
 
-import "time"
+import (
+	"context"
+	"time"
+)
+
+// Finishes ask to settle or release reservations of one budget: 0 to MaxBatch, in order.
+type Finishes struct {
+	Budget string
+	// Now is the caller's wall clock in µs, a witness.
+	Now   int64
+	Items []Finish
+}
 
 // Finish settles or releases a reservation.
 type Finish struct {
-	Budget string
-	// Now is the caller's wall clock in µs, a witness.
-	Now int64
-	ID  string
+	ID string
 	// Release: the call was never sent. Otherwise Units is its actual cost, 0 to
 	// MaxUnits; it may be above what was reserved.
 	Release bool
@@ -36,4 +44,13 @@ type Finished struct {
 	Replayed bool
 	At       int64 // its score now; 0 if the id is not held
 	Now      int64 // the earlier clock
+}
+
+// FinishOne has a store settle or release one reservation.
+func FinishOne(ctx context.Context, store Store, budget string, now int64, one Finish) (Finished, error) {
+	done, err := store.Finish(ctx, Finishes{Budget: budget, Now: now, Items: []Finish{one}})
+	if err != nil {
+		return Finished{}, err
+	}
+	return done[0], nil
 }

@@ -14,8 +14,9 @@ type Store interface {
 	// atomic step: other callers' calls may come between two items. A bad item fails alone,
 	// in its Decision. Items with the same id are replays of the first.
 	Decide(ctx context.Context, batch Batch) (Decisions, error)
-	// Finish settles or releases a reservation.
-	Finish(ctx context.Context, finish Finish) (Finished, error)
+	// Finish settles or releases reservations, in order, each in one atomic step. A bad one
+	// fails alone, in its Finished. After an error some may be done: finish all again.
+	Finish(ctx context.Context, finishes Finishes) ([]Finished, error)
 	// Look reads what the limits have used, without spending.
 	Look(ctx context.Context, look Look) (View, error)
 	// Spent sums what the ledger holds, without spending. It reads in bounded steps:

@@ -14,6 +14,10 @@ import (
 func (s *Store) Decide(ctx context.Context, batch driver.Batch) (driver.Decisions, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	finished, err := s.finish(ctx, driver.Finishes{Budget: batch.Budget, Now: batch.Now, Items: batch.Finishes})
+	if err != nil {
+		return driver.Decisions{}, err
+	}
 	l, when, err := s.bring(ctx, batch.Budget, batch.Now, batch.Limits)
 	if err != nil {
 		return driver.Decisions{}, err
@@ -24,7 +28,7 @@ func (s *Store) Decide(ctx context.Context, batch driver.Batch) (driver.Decision
 		return driver.Decisions{}, lost(batch.Budget)
 	}
 	batch.Limits = l.plans.Within(l.last).Of(batch.Limits)
-	answer := driver.Decisions{Now: when.clock}
+	answer := driver.Decisions{Now: when.clock, Finished: finished}
 	for _, item := range batch.Items {
 		answer.Items = append(answer.Items, l.decide(batch, item, when))
 	}
@@ -230,25 +234,39 @@ func (l *ledger) granted(limits []limit.Limit, item driver.Item, now int64) driv
 const maxSum = 9 * limit.MaxUnits
 
 // Finish implements driver.Store.
-func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
+func (s *Store) Finish(ctx context.Context, finishes driver.Finishes) ([]driver.Finished, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l, when, err := s.enter(ctx, f.Budget, f.Now)
+	return s.finish(ctx, finishes)
+}
+
+// finish settles and releases reservations; s.mu is held.
+func (s *Store) finish(ctx context.Context, finishes driver.Finishes) ([]driver.Finished, error) {
+	l, when, err := s.enter(ctx, finishes.Budget, finishes.Now)
 	if err != nil {
-		return driver.Finished{}, err
+		return nil, err
 	}
+	var all []driver.Finished
+	for _, f := range finishes.Items {
+		answer := driver.Finished{Result: driver.FinishLate, Now: when.clock}
+		if !late(f.Deadline, finishes.Now) {
+			answer = l.finishOne(f, when)
+		}
+		all = append(all, answer)
+	}
+	return all, nil
+}
+
+// finishOne settles or releases one reservation.
+func (l *ledger) finishOne(f driver.Finish, when moment) driver.Finished {
 	now := when.now
 	answer := driver.Finished{Now: when.clock}
-	if late(f.Deadline, f.Now) {
-		answer.Result = driver.FinishLate
-		return answer, nil
-	}
 	l.last = now
 	l.living(now)
 	e := l.find(f.ID, now)
 	if e == nil {
 		answer.Result = driver.FinishExpired
-		return answer, nil
+		return answer
 	}
 	answer.At = e.score
 	switch {
@@ -282,7 +300,7 @@ func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, e
 		}
 		if over {
 			answer.Result = driver.FinishOverflow
-			return answer, nil
+			return answer
 		}
 		for _, m := range l.meters {
 			m.finish(e, f.Units, false, now, when.drains())
@@ -293,7 +311,7 @@ func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, e
 		answer.Result, answer.At = driver.Settled, e.score
 		l.changes++
 	}
-	return answer, nil
+	return answer
 }
 
 // ended is the instant to record for a reservation that is reported to have ended at at:

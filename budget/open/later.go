@@ -81,8 +81,8 @@ func (l *later) Decide(ctx context.Context, batch driver.Batch) (driver.Decision
 	return store.Decide(ctx, batch)
 }
 
-func (l *later) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
-	return with(ctx, l, func(b Backend) (driver.Finished, error) { return b.Finish(ctx, f) })
+func (l *later) Finish(ctx context.Context, f driver.Finishes) ([]driver.Finished, error) {
+	return with(ctx, l, func(b Backend) ([]driver.Finished, error) { return b.Finish(ctx, f) })
 }
 
 func (l *later) Look(ctx context.Context, look driver.Look) (driver.View, error) {

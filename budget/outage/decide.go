@@ -104,6 +104,7 @@ func (s *Store) decide(ctx context.Context, batch driver.Batch) (decided driver.
 		}
 	}
 	if err == nil {
+		s.ended(driver.Finishes{Budget: batch.Budget, Items: batch.Finishes}, decided.Finished)
 		if err := s.memory.saw(batch, decided); err != nil {
 			s.forgetful(batch.Budget, err)
 		}

@@ -3,7 +3,9 @@ package outage
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
@@ -14,23 +16,24 @@ func wallClock() int64 { return time.Now().UnixMicro() }
 // Finish implements driver.Store. While the store is out of reach, or charges from an
 // outage are not recorded yet, it writes the finish down, to be recorded later. The
 // policy does not matter: a finish is not new spending.
-func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
-	var done driver.Finished
+func (s *Store) Finish(ctx context.Context, finishes driver.Finishes) ([]driver.Finished, error) {
+	var done []driver.Finished
 	began, err := time.Now(), errPending
-	if !s.journal.pending(f.Budget) {
-		now, unsure := tryClock(f.Now), false
+	if !s.journal.pending(finishes.Budget) {
+		now, unsure := tryClock(finishes.Now), false
 		var lost error
-		_, err = s.reach(ctx, f.Budget, func(ctx context.Context) (err error) {
-			try := f
+		_, err = s.reach(ctx, finishes.Budget, func(ctx context.Context) (err error) {
+			try := finishes
 			try.Now = now()
 			done, err = s.inner.Finish(ctx, try)
-			switch late := s.far != nil && err == nil && done.Result == driver.FinishLate; {
-			case late && f.Deadline.UnixMicro() > now():
+			late, again := s.lateFinishes(finishes, done, now())
+			switch {
+			case again:
 				return errLate
 			case late && unsure: // an earlier try may have recorded it
 				lost = errUnheard
 			case err == nil:
-				s.memory.ended(f.Budget, f, done)
+				s.ended(finishes, done)
 			}
 			unsure = unsure || err != nil
 			return err
@@ -40,11 +43,40 @@ func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, e
 	if err == nil || !unreached(ctx, err) || s.o.Dir == "" {
 		return done, err
 	}
-	kept, keepErr := s.keepFinish(context.WithoutCancel(ctx), f, began)
+	kept, keepErr := s.keepFinishes(context.WithoutCancel(ctx), finishes, began)
 	if keepErr != nil {
-		return driver.Finished{}, fmt.Errorf("%w; it cannot be written down either: %w", err, detached(keepErr))
+		return nil, fmt.Errorf("%w; it cannot be written down either: %w", err, detached(keepErr))
 	}
 	return kept, nil
+}
+
+// lateFinishes reports whether a store that is far away handled any after its deadline, and whether
+// the caller of such a one has time left at now, in µs.
+func (s *Store) lateFinishes(finishes driver.Finishes, done []driver.Finished, now int64) (late, again bool) {
+	for i := range done {
+		if s.far != nil && done[i].Result == driver.FinishLate {
+			late, again = true, again || finishes.Items[i].Deadline.UnixMicro() > now
+		}
+	}
+	return late, again
+}
+
+// ended remembers the ends of reservations.
+func (s *Store) ended(finishes driver.Finishes, done []driver.Finished) {
+	for i := range done {
+		s.memory.ended(finishes.Budget, finishes.Items[i], done[i])
+	}
+}
+
+// keepFinishes writes down the ends of reservations, side by side.
+func (s *Store) keepFinishes(ctx context.Context, finishes driver.Finishes, began time.Time) ([]driver.Finished, error) {
+	kept, errs := make([]driver.Finished, len(finishes.Items)), make([]error, len(finishes.Items))
+	var all sync.WaitGroup
+	for i, f := range finishes.Items {
+		all.Go(func() { kept[i], errs[i] = s.keepFinish(ctx, finishes.Budget, finishes.Now, f, began) })
+	}
+	all.Wait()
+	return kept, errors.Join(errs...)
 }
 
 // errPending: earlier charges must be recorded first. That takes the budget's limits,
@@ -53,16 +85,16 @@ var errPending = fmt.Errorf("%w until now: the host's charges during an outage a
 
 // keepFinish writes down the end of a reservation, at the time at which its call began: the
 // store may have been waited for until after the lease.
-func (s *Store) keepFinish(ctx context.Context, f driver.Finish, began time.Time) (driver.Finished, error) {
+func (s *Store) keepFinish(ctx context.Context, name string, caller int64, f driver.Finish, began time.Time) (driver.Finished, error) {
 	boot, now, err := s.boot()
 	if err != nil {
 		return driver.Finished{}, err
 	}
-	done := driver.Finished{Result: driver.Settled, At: f.Now, Now: f.Now}
+	done := driver.Finished{Result: driver.Settled, At: caller, Now: caller}
 	if f.Release {
 		done.Result = driver.Released
 	}
-	r := &record{Budget: f.Budget, ID: f.ID, Boot: boot, At: now - time.Since(began).Microseconds(), Finish: &finishRecord{Release: f.Release, Units: f.Units}}
+	r := &record{Budget: name, ID: f.ID, Boot: boot, At: now - time.Since(began).Microseconds() - f.Age, Finish: &finishRecord{Release: f.Release, Units: f.Units}}
 	if f.Release {
 		r.Finish.Units = 0
 	}
@@ -81,7 +113,7 @@ func (s *Store) keepFinish(ctx context.Context, f driver.Finish, began time.Time
 	// this finish is valid.
 	ctx, cancel := context.WithTimeout(ctx, localTimeout)
 	defer cancel()
-	granted, err := s.journal.find(&record{Budget: f.Budget, ID: f.ID, Charge: &chargeRecord{}})
+	granted, err := s.journal.find(&record{Budget: name, ID: f.ID, Charge: &chargeRecord{}})
 	if err != nil {
 		return done, err
 	}
@@ -91,7 +123,7 @@ func (s *Store) keepFinish(ctx context.Context, f driver.Finish, began time.Time
 			return done, err
 		}
 		f.Deadline = time.Time{}
-		own, err := ledger.Finish(ctx, f)
+		own, err := driver.FinishOne(ctx, ledger, name, caller, f)
 		if err != nil {
 			return done, err
 		}
@@ -102,7 +134,7 @@ func (s *Store) keepFinish(ctx context.Context, f driver.Finish, began time.Time
 	if err := s.journal.write(r); err != nil {
 		return done, err
 	}
-	s.log.Info("the end of a reservation is written down, to be recorded when the store is back", "budget", f.Budget, "id", f.ID, "release", f.Release, "units", r.Finish.Units)
+	s.log.Info("the end of a reservation is written down, to be recorded when the store is back", "budget", name, "id", f.ID, "release", f.Release, "units", r.Finish.Units)
 	return done, nil
 }
 

@@ -179,7 +179,7 @@ func TestOpenReservationIsTold(t *testing.T) {
 			s.charge(other, "b0", 50)
 			s.settles(152, one, other)
 			if settled {
-				_, err := one.Finish(context.Background(), driver.Finish{Budget: "up/key1", Now: s.clock.Load(), ID: "r1", Units: 100})
+				_, err := driver.FinishOne(context.Background(), one, "up/key1", s.clock.Load(), driver.Finish{ID: "r1", Units: 100})
 				must.Do(s.t, err)
 			}
 			s.tick(2 * time.Minute)
@@ -290,7 +290,7 @@ func TestALossBringsNothingBack(t *testing.T) {
 	s.item(one, driver.Item{ID: "r0", Operation: "list", Units: 50, Lease: time.Minute.Microseconds()})
 	s.item(one, driver.Item{ID: "r1", Operation: "list", Units: 19, Lease: time.Minute.Microseconds()})
 	for _, id := range []string{"r0", "r1"} {
-		done, err := one.Finish(context.Background(), driver.Finish{Budget: "up/key1", ID: id, Release: true, Now: s.clock.Load()})
+		done, err := driver.FinishOne(context.Background(), one, "up/key1", s.clock.Load(), driver.Finish{ID: id, Release: true})
 		if must.Do(t, err); done.Result != driver.Released {
 			t.Fatalf("%+v", done)
 		}
@@ -364,7 +364,7 @@ func TestMissedThoughItWasSettledLater(t *testing.T) {
 	s.used(one)
 	s.used(two)
 	restore := s.keep()
-	_, err := one.Finish(context.Background(), driver.Finish{Budget: "up/key1", ID: "r", Units: 200, Now: s.clock.Load()})
+	_, err := driver.FinishOne(context.Background(), one, "up/key1", s.clock.Load(), driver.Finish{ID: "r", Units: 200})
 	must.Do(t, err)
 	s.used(one)
 	restore()

@@ -52,20 +52,20 @@ func (s *lateStore) Decide(ctx context.Context, batch driver.Batch) (driver.Deci
 	return decided, nil
 }
 
-func (s *lateStore) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
+func (s *lateStore) Finish(ctx context.Context, f driver.Finishes) ([]driver.Finished, error) {
 	if s.heard++; s.handles() {
 		return s.distantStore.Finish(ctx, f)
 	}
 	if s.loses {
 		s.loses = false
 		if _, err := s.distantStore.Finish(ctx, f); err != nil {
-			return driver.Finished{}, err
+			return nil, err
 		}
 		<-ctx.Done()
-		return driver.Finished{}, ctx.Err()
+		return nil, ctx.Err()
 	}
 	<-ctx.Done()
-	return driver.Finished{Result: driver.FinishLate}, nil
+	return []driver.Finished{{Result: driver.FinishLate}}, nil
 }
 
 // onLate is a budget on a store that is late, and that has waited for nothing but the store.

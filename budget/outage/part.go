@@ -31,7 +31,7 @@ func (s *Store) withinPart(ctx context.Context, batch driver.Batch, decided driv
 		local.Limits = append(local.Limits, s.part(l))
 	}
 	again := batch
-	again.WithinPart, again.Items = true, nil
+	again.WithinPart, again.Items, again.Finishes = true, nil, nil
 	for _, i := range places {
 		item := batch.Items[i]
 		item.Deadline, item.Floor, item.UseHeadroom, item.Fence = time.Time{}, 0, false, ""
@@ -88,8 +88,8 @@ func (s *Store) closePart(ctx context.Context, ledger *sqlitestore.Store, batch 
 	if item.DryRun {
 		return
 	}
-	done := driver.Finish{Budget: batch.Budget, Now: batch.Now, ID: item.ID, Release: !spent, Units: item.Units}
-	if _, err := ledger.Finish(context.WithoutCancel(ctx), done); err != nil {
+	done := driver.Finish{ID: item.ID, Release: !spent, Units: item.Units}
+	if _, err := driver.FinishOne(context.WithoutCancel(ctx), ledger, batch.Budget, batch.Now, done); err != nil {
 		s.log.Warn("the part that this host may spend during a recovery cannot be settled, and counts wrong for a while", "budget", batch.Budget, "operation", item.Operation, "id", item.ID, "error", err)
 	}
 }

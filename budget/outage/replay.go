@@ -131,8 +131,8 @@ func (s *Store) recordFinish(ctx context.Context, name string, e entry) error {
 	if err != nil {
 		return err
 	}
-	f := driver.Finish{Budget: name, Now: s.wall(), ID: e.ID, Release: e.Finish.Release, Units: e.Finish.Units, Age: e.age(boot, now)}
-	done, err := s.inner.Finish(ctx, f)
+	f := driver.Finish{ID: e.ID, Release: e.Finish.Release, Units: e.Finish.Units, Age: e.age(boot, now)}
+	done, err := driver.FinishOne(ctx, s.inner, name, s.wall(), f)
 	if err != nil {
 		return err
 	}

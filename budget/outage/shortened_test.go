@@ -70,7 +70,7 @@ func TestWindowsThatWereShortened(t *testing.T) {
 				t.Fatalf("the log says\n%s", log)
 			}
 			// The settlement is asked of the store, which knows no such reservation, or waits.
-			f, err := s.Finish(t.Context(), driver.Finish{Budget: up, Now: wallClock(), ID: "unknown", Units: 1})
+			f, err := driver.FinishOne(t.Context(), s, up, wallClock(), driver.Finish{ID: "unknown", Units: 1})
 			files, _ := filepath.Glob(filepath.Join(s.journal.folder(up), "*"))
 			if want := map[bool]driver.FinishResult{false: driver.FinishExpired, true: driver.Settled}[c.left]; err != nil || f.Result != want || len(files) > 0 != c.left {
 				t.Fatalf("a settlement: %+v, %v, with %v in the journal", f, err, files)

@@ -79,10 +79,10 @@ func (s *distantStore) History(ctx context.Context, _ driver.HistoryQuery) (driv
 	return driver.History{}, s.ask(ctx)
 }
 
-func (s *distantStore) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
+func (s *distantStore) Finish(ctx context.Context, f driver.Finishes) ([]driver.Finished, error) {
 	s.told = f.Now
 	if err := s.ask(ctx); err != nil {
-		return driver.Finished{}, err
+		return nil, err
 	}
 	return s.Store.Finish(ctx, f)
 }
@@ -271,7 +271,7 @@ func TestASettlementKeepsItsDeadline(t *testing.T) {
 		now := time.Now()
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, driver.ErrUnavailable)
 		defer cancel()
-		done, err := store.Finish(ctx, driver.Finish{Budget: "up/key1", ID: "a", Now: now.UnixMicro(), Deadline: now.Add(2 * time.Second)})
+		done, err := driver.FinishOne(ctx, store, "up/key1", now.UnixMicro(), driver.Finish{ID: "a", Deadline: now.Add(2 * time.Second)})
 		check.NoError(t, err)
 		check.Equal(t, time.Duration(inner.told-now.UnixMicro())*time.Microsecond, 3600*time.Millisecond, "the caller's clock at the third try, after")
 		check.Equal(t, done.Result, driver.Settled, "its result")

@@ -114,7 +114,7 @@ func TestLossWaitsToBeRecorded(t *testing.T) {
 		"another operation's limit": func(h *host) { h.result(driver.Granted, dayOf("searches", "search"), "search", "other", 1) },
 		"the end of a reservation": func(h *host) {
 			s := New(h.store, h.options)
-			must.Get(s.Finish(context.Background(), driver.Finish{Budget: up, Now: wallClock(), ID: "unknown", Units: 1}))(h.t)
+			must.Get(driver.FinishOne(context.Background(), s, up, wallClock(), driver.Finish{ID: "unknown", Units: 1}))(h.t)
 			must.Do(h.t, s.Close())
 		},
 	} {
@@ -143,7 +143,7 @@ func TestRecordsWaitForTheirWindows(t *testing.T) {
 	s.boot = func() (string, int64, error) { return "boot", 3 * 3_600_000_000, nil }
 	long := &record{Budget: up, ID: "x", Boot: "boot", At: 3_600_000_000, Charge: &chargeRecord{Operation: "list", Units: 77, Held: dayOf("day").Longest()}}
 	must.Do(t, s.journal.write(long))
-	must.Equal(t, must.Get(s.Finish(t.Context(), driver.Finish{Budget: up, Now: wallClock(), ID: "reserved", Units: 3}))(t).Result, driver.Settled)
+	must.Equal(t, must.Get(driver.FinishOne(t.Context(), s, up, wallClock(), driver.Finish{ID: "reserved", Units: 3}))(t).Result, driver.Settled)
 	must.Equal(t, must.Get(chargeOn(s, up, dayOf("searches", "search"), "search", "other", 1))(t).Result, driver.Granted)
 	if !s.journal.pending(up) {
 		t.Fatal("it is recorded by a call that does not know its window")

@@ -70,9 +70,9 @@ func (f *flaky) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, e
 	return d, err
 }
 
-func (f *flaky) Finish(ctx context.Context, x driver.Finish) (driver.Finished, error) {
+func (f *flaky) Finish(ctx context.Context, x driver.Finishes) ([]driver.Finished, error) {
 	if err := f.ask(ctx); err != nil {
-		return driver.Finished{}, err
+		return nil, err
 	}
 	return f.inner().Finish(ctx, x)
 }

@@ -42,6 +42,10 @@ type historyReadArgs struct {
 // finishArgs are the arguments of finish.lua.
 type finishArgs struct {
 	ledgerArgs
+	Items []finishItemArgs `json:"items"`
+}
+
+type finishItemArgs struct {
 	ID       string `json:"id"`
 	Release  bool   `json:"release,omitempty"` // else settle
 	Units    int64  `json:"units"`

@@ -58,7 +58,7 @@ func loseAnswersTo(t *testing.T, what fate, timeout time.Duration) error {
 	}
 	must.Equal(t, d.Result, driver.Granted)
 	p.next <- what
-	done, err := store.Finish(t.Context(), driver.Finish{Budget: name, Now: time.Now().UnixMicro(), ID: "open", Release: true})
+	done, err := driver.FinishOne(t.Context(), store, name, time.Now().UnixMicro(), driver.Finish{ID: "open", Release: true})
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func testRefusalIsNotOvertaken(t *testing.T, script string, timeout time.Duratio
 	if d.Result != driver.Refused || p.hold.Load() != nil {
 		t.Fatalf("%+v; want the first attempt held and the second refused", d)
 	}
-	if done, err := direct.Finish(t.Context(), driver.Finish{Budget: name, Now: time.Now().UnixMicro(), ID: "open", Release: true}); err != nil || done.Result != driver.Released {
+	if done, err := driver.FinishOne(t.Context(), direct, name, time.Now().UnixMicro(), driver.Finish{ID: "open", Release: true}); err != nil || done.Result != driver.Released {
 		t.Fatalf("%+v, %v", done, err)
 	}
 	answered := p.scripts.Load()
@@ -151,12 +151,12 @@ func TestLateAfterALostAnswerIsUnknown(t *testing.T) {
 		must.Equal(t, must.Get(decide(t.Context(), patientStore, driver.Item{ID: "open", Operation: "op", Units: 1, Lease: time.Hour.Microseconds()}))(t)[0].Result, driver.Granted)
 		now = time.Now()
 		p.next <- drop
-		done, err := store.Finish(t.Context(), driver.Finish{Budget: name, Now: now.UnixMicro(), ID: "open", Release: true, Deadline: now.Add(timeout / 3)})
+		done, err := driver.FinishOne(t.Context(), store, name, now.UnixMicro(), driver.Finish{ID: "open", Release: true, Deadline: now.Add(timeout / 3)})
 		if len(p.next) > 0 {
 			return fmt.Errorf("%w before an answer was lost: %+v, %w", driver.ErrUnavailable, done, err)
 		}
 		must.Is(t, err, driver.ErrUnavailable, done, "the outcome")
-		if done := must.Get(patientStore.Finish(t.Context(), driver.Finish{Budget: name, Now: now.UnixMicro(), ID: "open", Release: true}))(t); !done.Replayed {
+		if done := must.Get(driver.FinishOne(t.Context(), patientStore, name, now.UnixMicro(), driver.Finish{ID: "open", Release: true}))(t); !done.Replayed {
 			return fmt.Errorf("%w before it was released: %+v, want a replay", driver.ErrUnavailable, done)
 		}
 		return nil

@@ -84,7 +84,7 @@ func olderCharges(t testing.TB, s driver.Store, now *int64) {
 		}
 		must.Get(s.Decide(t.Context(), driver.Batch{Budget: name, Now: *now, Limits: limits[i/3%2], Items: []driver.Item{item}, Host: "0a"}))(t)
 		if i%10 == 9 {
-			must.Get(s.Finish(t.Context(), driver.Finish{Budget: name, Now: *now, ID: fmt.Sprint("i", i-5), Units: int64(i % 7), Release: i%20 == 9}))(t)
+			must.Get(driver.FinishOne(t.Context(), s, name, *now, driver.Finish{ID: fmt.Sprint("i", i-5), Units: int64(i % 7), Release: i%20 == 9}))(t)
 		}
 	}
 	must.Get(driver.Apply(t.Context(), s, driver.Report{Budget: name, Now: *now, Limits: limits[0], Limit: "hour", Used: 450}))(t)
@@ -112,7 +112,7 @@ func testConverts(t *testing.T, format string) {
 			must.Get(f.Look(t.Context(), driver.Look{Budget: name, Now: f.now, Limits: olderLimits(t)[0]}))(t)
 		},
 		"by a finish": func(t *testing.T, f *fakeStore) {
-			got := must.Get(f.Finish(t.Context(), driver.Finish{Budget: name, Now: f.now, ID: "i0", Release: true}))(t)
+			got := must.Get(driver.FinishOne(t.Context(), f, name, f.now, driver.Finish{ID: "i0", Release: true}))(t)
 			must.Equal(t, got.Result, driver.FinishConflict, "release a plain charge")
 		},
 		"by an export": func(t *testing.T, f *fakeStore) {

@@ -64,6 +64,12 @@ func (s *Store) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, e
 	}
 	defer cancel()
 	run := s.newBatch(ctx, b, began)
+	if len(b.Finishes) > 0 {
+		run.decided.Finished, err = s.Finish(ctx, driver.Finishes{Budget: b.Budget, Now: b.Now, Items: b.Finishes})
+		if err != nil {
+			return driver.Decisions{}, notCharged{err}
+		}
+	}
 	for {
 		done, err := run.step(ctx)
 		switch {

@@ -106,7 +106,7 @@ func TestKeysOutliveWhatCounts(t *testing.T) {
 		}, 481 * time.Hour},
 		"what a bucket has above its limit": {func(f *fakeStore) {
 			f.one(bucket, driver.Item{ID: "x", Lease: 1000}, f.now)
-			must.Get(f.Finish(f.t.Context(), driver.Finish{Budget: name, Now: f.now, ID: "x", Units: 20 * 3600}))(f.t)
+			must.Get(driver.FinishOne(f.t.Context(), f, name, f.now, driver.Finish{ID: "x", Units: 20 * 3600}))(f.t)
 		}, 21 * time.Hour},
 	} {
 		f, _ := startFake(t)

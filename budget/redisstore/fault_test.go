@@ -139,8 +139,11 @@ func TestServerOutOfReach(t *testing.T) {
 		"ping":   store.Ping(t.Context()),
 		"decide": func() error { _, err := decide(t.Context(), store, driver.Item{ID: "a", Operation: "op"}); return err }(),
 		"look":   func() error { _, err := store.Look(t.Context(), driver.Look{Budget: name, Limits: hourly}); return err }(),
-		"finish": func() error { _, err := store.Finish(t.Context(), driver.Finish{Budget: name, ID: "a"}); return err }(),
-		"job":    func() error { _, err := store.Job(t.Context(), "j"); return err }(),
+		"finish": func() error {
+			_, err := driver.FinishOne(t.Context(), store, name, 0, driver.Finish{ID: "a"})
+			return err
+		}(),
+		"job": func() error { _, err := store.Job(t.Context(), "j"); return err }(),
 	} {
 		if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrStoreConfig) {
 			t.Errorf("%s: %v, want ErrUnavailable", what, err)
@@ -296,7 +299,7 @@ func TestLeastPermissions(t *testing.T) {
 	charge(t, store, "a")
 	got := must.Get(decide(t.Context(), store, driver.Item{ID: "r", Operation: "other", Units: 1, Lease: 1_000_000}, driver.Item{ID: "n", Operation: "op", Units: 99}))(t)
 	must.Equal(t, got[1].Result, driver.Refused)
-	if done, err := store.Finish(t.Context(), driver.Finish{Budget: name, Now: time.Now().UnixMicro(), ID: "r", Release: true}); err != nil || done.Result != driver.Released {
+	if done, err := driver.FinishOne(t.Context(), store, name, time.Now().UnixMicro(), driver.Finish{ID: "r", Release: true}); err != nil || done.Result != driver.Released {
 		t.Fatalf("%+v, %v", done, err)
 	}
 	must.Get(driver.Apply(t.Context(), store, driver.AcceptClock{Budget: name}))(t)

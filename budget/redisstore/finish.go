@@ -9,38 +9,98 @@ import (
 )
 
 // Finish implements driver.Store.
-func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
+func (s *Store) Finish(ctx context.Context, finishes driver.Finishes) ([]driver.Finished, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
-		return driver.Finished{}, err
+		return nil, err
 	}
 	defer cancel()
-	began := time.Now()
-	until := giveUp(ctx, f.Deadline, f.Now, began)
-	unsure, days := false, s.daysAround(f.Budget, f.Now)
-	for {
-		r := s.registry(f.Budget)
-		a, err := s.ask(ctx, "finish a reservation of", f.Budget, s.scripts.Finish, s.daysKeys(f.Budget, r, days), func(attempt time.Time) []any {
-			return arguments(finishArgs{ledgerArgs{r.sig, f.Now, s.historyOf(f.Budget, days)}, f.ID, f.Release, f.Units, s.serverTimes(f.Budget)(earlier(until, attempt)), f.Age})
+	run := s.newFinishing(ctx, finishes)
+	if err := run.run(ctx); err != nil {
+		return nil, err
+	}
+	return run.done, nil
+}
+
+// finishing is a driver.Finishes during as many script runs as it needs.
+type finishing struct {
+	store *Store
+	driver.Finishes
+	until  []time.Time // when to give up each, by the local clock
+	open   []int       // those without an answer yet
+	days   []int64     // of the history that may be written
+	unsure bool        // an attempt got no answer and may have been applied
+	done   []driver.Finished
+}
+
+func (s *Store) newFinishing(ctx context.Context, finishes driver.Finishes) *finishing {
+	began, n := time.Now(), len(finishes.Items)
+	run := &finishing{store: s, Finishes: finishes, days: s.daysAround(finishes.Budget, finishes.Now), done: make([]driver.Finished, n)}
+	for i, f := range finishes.Items {
+		run.open = append(run.open, i)
+		run.until = append(run.until, giveUp(ctx, f.Deadline, finishes.Now, began))
+	}
+	return run
+}
+
+// run runs the script until all are answered.
+func (f *finishing) run(ctx context.Context) error {
+	for len(f.open) > 0 {
+		r := f.store.registry(f.Budget)
+		a, err := f.store.ask(ctx, f.doing(), f.Budget, f.store.scripts.Finish, f.store.daysKeys(f.Budget, r, f.days), func(attempt time.Time) []any {
+			return f.args(r, attempt)
 		})
-		if err == nil && a.status == statusDone && !finishRest(a.rest) {
-			err = s.strange("finish a reservation of "+f.Budget, a.rest)
+		if err == nil {
+			err = f.read(a)
 		}
 		if err != nil {
-			return driver.Finished{}, err
+			return err
 		}
-		unsure, days = unsure || a.unsure, withDays(days, a)
-		result := driver.FinishResult(numberAt(a.rest, 0))
-		switch late := a.status == statusDone && result == driver.FinishLate; {
-		case late && time.Now().Before(until):
-			s.learnAnew(f.Budget, a.now) // late for this attempt only, or by an outdated offset
-		case late && unsure:
-			return driver.Finished{}, lostAnswer("finish a reservation of " + f.Budget)
-		case a.status == statusDone:
-			return driver.Finished{Result: result, Replayed: numberAt(a.rest, 1) == 1, At: numberAt(a.rest, 2), Now: earlierClock(a.now, f.Now)}, nil
-		}
-		if ctx.Err() != nil {
-			return driver.Finished{}, fmt.Errorf("finish a reservation of %s in Redis: %w: out of time", f.Budget, driver.ErrUnavailable)
+		if ctx.Err() != nil && len(f.open) > 0 {
+			return fmt.Errorf("%s %s in Redis: %w: out of time", f.doing(), f.Budget, driver.ErrUnavailable)
 		}
 	}
+	return nil
+}
+
+// doing names the call in errors.
+func (*finishing) doing() string { return "finish reservations of" }
+
+// args are the arguments of finish.lua.
+func (f *finishing) args(r registry, attempt time.Time) []any {
+	serverTime := f.store.serverTimes(f.Budget)
+	items := make([]finishItemArgs, len(f.open))
+	for j, i := range f.open {
+		one := &f.Items[i]
+		items[j] = finishItemArgs{one.ID, one.Release, one.Units, serverTime(earlier(f.until[i], attempt)), one.Age}
+	}
+	return arguments(finishArgs{ledgerArgs{r.sig, f.Now, f.store.historyOf(f.Budget, f.days)}, items})
+}
+
+// read takes in a run's answer. Those that are late for this attempt only, or by an outdated
+// offset of the server's clock, stay open.
+func (f *finishing) read(a answer) error {
+	f.unsure, f.days = f.unsure || a.unsure, withDays(f.days, a)
+	if a.status != statusDone {
+		return nil
+	}
+	if !finishRest(a.rest, len(f.open)) {
+		return f.store.strange(f.doing()+" "+f.Budget, a.rest)
+	}
+	var open []int
+	for j, i := range f.open {
+		result := driver.FinishResult(numberAt(a.rest, 3*j))
+		switch {
+		case result != driver.FinishLate:
+		case time.Now().Before(f.until[i]):
+			f.store.learnAnew(f.Budget, a.now)
+			open = append(open, i)
+			continue
+		case f.unsure:
+			return lostAnswer(f.doing() + " " + f.Budget)
+		}
+		f.done[i] = driver.Finished{Result: result, Replayed: numberAt(a.rest, 3*j+1) == 1, At: numberAt(a.rest, 3*j+2), Now: earlierClock(a.now, f.Now)}
+	}
+	f.open = open
+	return nil
 }

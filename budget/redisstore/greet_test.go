@@ -75,7 +75,7 @@ func TestRoundTrips(t *testing.T) {
 		}
 		finish := func(id string) func(s *redisstore.Store) error {
 			return func(s *redisstore.Store) error {
-				_, err := s.Finish(t.Context(), driver.Finish{Budget: name, ID: user + id, Units: 2, Now: now()})
+				_, err := driver.FinishOne(t.Context(), s, name, now(), driver.Finish{ID: user + id, Units: 2})
 				return err
 			}
 		}

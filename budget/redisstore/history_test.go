@@ -130,7 +130,7 @@ func TestHistoryOfAnUpstreamIsOff(t *testing.T) {
 			item := driver.Item{ID: fmt.Sprint(i), Operation: "a", Units: 2, Lease: int64(i) * 1e6}
 			must.Do(t, check.Err(store.Decide(t.Context(), driver.Batch{Budget: budget, Now: f.now, Limits: limits, Items: []driver.Item{item}})))
 		}
-		must.Do(t, check.Err(store.Finish(t.Context(), driver.Finish{Budget: budget, Now: f.now, ID: "2", Units: 1})))
+		must.Do(t, check.Err(driver.FinishOne(t.Context(), store, budget, f.now, driver.Finish{ID: "2", Units: 1})))
 		keys := must.Get(admin.Keys(t.Context(), "*{"+budget+"}:[hl]:*").Result())(t)
 		check.Equal(t, len(keys) > 0, budget == "ups/key", budget, "has history: ", keys)
 		view := must.Get(store.History(t.Context(), driver.HistoryQuery{Budget: budget, Now: f.now}))(t)
@@ -236,7 +236,7 @@ func TestHistoryOfTwoStores(t *testing.T) {
 	without := openWithoutHistory(t, f)
 	limits := []limit.Limit{{Name: "w", Limit: 100, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}}
 	must.Do(t, check.Err(without.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: limits, Items: []driver.Item{{ID: "r", Operation: "a", Units: 2, Lease: 1e6}}})))
-	must.Do(t, check.Err(f.Finish(t.Context(), driver.Finish{Budget: name, Now: f.now, ID: "r", Release: true})))
+	must.Do(t, check.Err(driver.FinishOne(t.Context(), f, name, f.now, driver.Finish{ID: "r", Release: true})))
 	check.Equal(t, f.units(), 0+1+2, "units in the history")
 }
 

@@ -67,7 +67,7 @@ func (f *fakeStore) release(id string) {
 	f.t.Helper()
 	limits := []limit.Limit{{Name: "w", Limit: limit.MaxUnits, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Minute)}}
 	must.Get(f.Decide(f.t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: limits, Items: []driver.Item{{ID: id, Operation: "a", Units: 1, Lease: 1000}}}))(f.t)
-	must.Equal(f.t, must.Get(f.Finish(f.t.Context(), driver.Finish{Budget: name, Now: f.now, ID: id, Release: true}))(f.t).Result, driver.Released)
+	must.Equal(f.t, must.Get(driver.FinishOne(f.t.Context(), f, name, f.now, driver.Finish{ID: id, Release: true}))(f.t).Result, driver.Released)
 }
 
 // I8: all keys of a budget lie under one hash tag and carry one expiry, past the longest window
@@ -161,7 +161,7 @@ func TestLostKeysAreNoticed(t *testing.T) {
 		limits := []limit.Limit{{Name: "w", Limit: 100, Window: limit.RollingWindow(time.Minute)}}
 		_, err := f.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: limits, Items: []driver.Item{{ID: "b", Operation: "a", Units: 1}}})
 		check.Is(t, err, driver.ErrDamaged, "without", part)
-		check.Is(t, check.Err(f.Finish(t.Context(), driver.Finish{Budget: name, Now: f.now, ID: "a1"})), driver.ErrDamaged, "finish without", part)
+		check.Is(t, check.Err(driver.FinishOne(t.Context(), f, name, f.now, driver.Finish{ID: "a1"})), driver.ErrDamaged, "finish without", part)
 	}
 }
 

@@ -35,7 +35,7 @@ func TestOperationsRegisteredAtOnce(t *testing.T) {
 						t.Errorf("%s: %+v, %v", operation, got, err)
 						return
 					}
-					if _, err := store.Finish(context.Background(), driver.Finish{Budget: key, Now: time.Now().UnixMicro(), ID: operation + "-r", Release: true}); err != nil {
+					if _, err := driver.FinishOne(context.Background(), store, key, time.Now().UnixMicro(), driver.Finish{ID: operation + "-r", Release: true}); err != nil {
 						t.Errorf("%s: %v", operation, err)
 					}
 				}

@@ -108,7 +108,7 @@ var (
 	formOfRest  = map[int64]form{statusAgain: tuple(isNames), statusRegistry: tuple(isNames, isNames), statusPeriods: tuple(count), statusClock: tuple(), statusDamaged: tuple(isText), statusNewer: tuple(isText), statusLost: tuple(), statusDays: tuple(isNames), statusPlans: tuple(isPlans)}
 	entriesRest = tuple(count, isText, count, count, count, listOf(isText), isText)
 	historyRest = tuple(count, count, isText, listOf(listOf(isText)), isText)
-	finishRest  = tuple(within(int64(driver.Settled), int64(driver.FinishOverflow)), flag, count)
+	finishedOne = tuple(within(int64(driver.Settled), int64(driver.FinishOverflow)), flag, count)
 	lockRest    = tuple(count, count, isText, flag)
 	lookedAt    = tuple(count, integer, count, count, isText, count, count, listOf(count))
 	lookedInto  = tuple(count, count, count) // a bucket
@@ -127,6 +127,16 @@ func spentRest(operations int) form {
 		name = within(1, int64(operations))
 	}
 	return tuple(count, listOf(tuple(name, count, count, count, count)), isText)
+}
+
+// finishRest checks the reply on so many reservations.
+func finishRest(rest []any, n int) bool {
+	for i := range n {
+		if len(rest) != 3*n || !finishedOne(rest[3*i:3*i+3]) {
+			return false
+		}
+	}
+	return true
 }
 
 // isDocuments checks the reply on so many jobs' documents: a clock, and for each job the

@@ -232,7 +232,7 @@ func call(ctx context.Context, t testing.TB, s *Store, what int) (c called) {
 		_, c.err = driver.Apply(ctx, s, driver.HoldChange{Budget: name, Now: now, Fence: "~job/1"})
 	case callFinish:
 		var got driver.Finished
-		got, c.err = s.Finish(ctx, driver.Finish{Budget: name, Now: now, ID: "a", Units: 1})
+		got, c.err = driver.FinishOne(ctx, s, name, now, driver.Finish{ID: "a", Units: 1})
 		if c.err == nil && (got.Result < driver.Settled || got.Result > driver.FinishOverflow) {
 			t.Errorf("a finish of result %d", got.Result)
 		}

@@ -36,7 +36,7 @@ func TestItemAfterMuchHasLeft(t *testing.T) {
 	}
 	f.now += time.Second.Microseconds()
 	for _, id := range ids { // all leave the window at one instant
-		must.Equal(t, must.Get(f.Finish(t.Context(), driver.Finish{Budget: name, Now: f.now, ID: id, Units: 1}))(t).Result, driver.Settled)
+		must.Equal(t, must.Get(driver.FinishOne(t.Context(), f, name, f.now, driver.Finish{ID: id, Units: 1}))(t).Result, driver.Settled)
 	}
 	f.now += time.Minute.Microseconds() - 1
 	one := func(id string, units int64) driver.Item { return driver.Item{ID: id, Operation: "a", Units: units} }

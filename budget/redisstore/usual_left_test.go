@@ -108,7 +108,7 @@ func TestUsualBesideAWindowGivenUp(t *testing.T) {
 		cancel()
 		// What has been counted may have changed since.
 		f.now += 1000
-		must.Get(f.Finish(t.Context(), driver.Finish{Budget: name, Now: f.now, ID: "early", Units: 9, Age: f.now - early - 10}))(t)
+		must.Get(driver.FinishOne(t.Context(), f, name, f.now, driver.Finish{ID: "early", Units: 9, Age: f.now - early - 10}))(t)
 		before := runs.decided.Load()
 		for i := range 40 {
 			must.Do(t, decide(t.Context(), limits...))
@@ -116,7 +116,7 @@ func TestUsualBesideAWindowGivenUp(t *testing.T) {
 				f.now++
 				must.Get(f.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: limits, Items: []driver.Item{{ID: id, Operation: "b", Units: 2, Lease: time.Hour.Microseconds()}}}))(t)
 				f.now++
-				must.Get(f.Finish(t.Context(), driver.Finish{Budget: name, Now: f.now, ID: id, Units: 5}))(t)
+				must.Get(driver.FinishOne(t.Context(), f, name, f.now, driver.Finish{ID: id, Units: 5}))(t)
 			}
 		}
 		if decided := runs.decided.Load() - before; decided < 10 {

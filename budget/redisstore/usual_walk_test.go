@@ -114,8 +114,8 @@ func (w *usualWalk) step(n int) {
 	limits := w.configs[config]
 	switch k := w.rng.IntN(20); {
 	case k == 0 && len(w.open) > 0:
-		f := driver.Finish{Budget: w.name, Now: w.now, ID: pick(w.rng, w.open...), Release: w.rng.IntN(2) == 0, Units: w.rng.Int64N(5)}
-		w.both(fmt.Sprintf("step %d, %+v", n, f), func(s driver.Store) (any, error) { return s.Finish(w.t.Context(), f) })
+		f := driver.Finish{ID: pick(w.rng, w.open...), Release: w.rng.IntN(2) == 0, Units: w.rng.Int64N(5)}
+		w.both(fmt.Sprintf("step %d, %+v", n, f), func(s driver.Store) (any, error) { return driver.FinishOne(w.t.Context(), s, w.name, w.now, f) })
 	case k == 1 && w.live[config]:
 		look := driver.Look{Budget: w.name, Now: w.now, Limits: limits}
 		w.both(fmt.Sprintf("step %d, a look", n), func(s driver.Store) (any, error) {
@@ -132,6 +132,9 @@ func (w *usualWalk) step(n int) {
 		b := driver.Batch{Budget: w.name, Now: w.now + pick(w.rng, w.skews...), Limits: limits, Host: pick(w.rng, "0a", "0a", "0a", "0b")}
 		for range pick(w.rng, 1, 1, 1, 2, 5) {
 			b.Items = append(b.Items, w.item())
+		}
+		for len(w.open) > 0 && w.rng.IntN(4) == 0 {
+			b.Finishes = append(b.Finishes, driver.Finish{ID: pick(w.rng, w.open...), Release: w.rng.IntN(3) == 0, Units: w.rng.Int64N(5), Age: pick[int64](w.rng, 0, 0, 5000)})
 		}
 		w.both(fmt.Sprintf("step %d, %+v now %d", n, b.Items, b.Now), func(s driver.Store) (any, error) {
 			d, err := s.Decide(w.t.Context(), b)

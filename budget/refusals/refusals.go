@@ -37,6 +37,11 @@ func (s *Store) Decide(ctx context.Context, batch driver.Batch) (driver.Decision
 	if slices.ContainsFunc(batch.Items, driver.Item.IsHold) { // its pass may then draw what it was refused
 		defer s.memory(batch.Budget).forget()
 	}
+	if len(batch.Finishes) > 0 { // what was refused before may fit sooner now
+		s.memory(batch.Budget).forget()
+		defer s.memory(batch.Budget).forget()
+		return s.Store.Decide(ctx, batch)
+	}
 	if s.span <= 0 || s.closed.Load() || ctx.Err() != nil {
 		return s.Store.Decide(ctx, batch)
 	}
@@ -75,11 +80,11 @@ func (s *Store) Decide(ctx context.Context, batch driver.Batch) (driver.Decision
 	return decided, nil
 }
 
-// Finish implements driver.Store. Whatever its outcome, the units of the reservation may be
+// Finish implements driver.Store. Whatever its outcome, the units of the reservations may be
 // back.
-func (s *Store) Finish(ctx context.Context, finish driver.Finish) (driver.Finished, error) {
-	defer s.memory(finish.Budget).forget()
-	return s.Store.Finish(ctx, finish)
+func (s *Store) Finish(ctx context.Context, finishes driver.Finishes) ([]driver.Finished, error) {
+	defer s.memory(finishes.Budget).forget()
+	return s.Store.Finish(ctx, finishes)
 }
 
 // Change implements driver.Store. A report adds to what is used and never gives back;

@@ -277,6 +277,23 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
+// A release that goes with a decision may let in a call that was refused before.
+func TestForgottenByADecision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := refusals.New(&counting{Store: memstore.New(nil)}, span)
+		b := must.Get(budget.New(store, pool()))(t)
+		must.Get(b.Reserve(t.Context(), budget.Call{Operation: "get", Units: new(int64(5)), ID: "held"}, time.Hour))(t)
+		must.Equal(t, refused(t, b, call(8)).Remembered, false, "the first")
+		must.Equal(t, refused(t, b, call(8)).Remembered, true)
+		decided := must.Get(store.Decide(t.Context(), driver.Batch{
+			Budget: "up/key1", Now: time.Now().UnixMicro(), Limits: b.Limits("get"), Finishes: []driver.Finish{{ID: "held", Release: true}},
+			Items: []driver.Item{{ID: "new", NewID: true, Operation: "get", Units: 8}},
+		}))(t)
+		must.Equal(t, decided.Items[0].Result, driver.Granted)
+		must.Equal(t, decided.Finished[0].Result, driver.Released)
+	})
+}
+
 // held makes decisions wait, after they were made, until it is closed.
 type held struct {
 	driver.Store

@@ -118,7 +118,7 @@ func (w *walker) step() {
 
 func (w *walker) giveBack() {
 	at := w.rng.IntN(len(w.open))
-	_, err := w.store.Finish(w.t.Context(), driver.Finish{Budget: "up/key1", Now: w.wall(), ID: w.open[at], Release: w.rng.IntN(2) == 0})
+	_, err := driver.FinishOne(w.t.Context(), w.store, "up/key1", w.wall(), driver.Finish{ID: w.open[at], Release: w.rng.IntN(2) == 0})
 	if !w.passed(err) {
 		return
 	}

@@ -127,9 +127,9 @@ func TestConvertsNinth(t *testing.T) {
 	if fresh := decide(madeID(5000), 1, 0); fresh.Result != driver.Granted || fresh.Replayed {
 		t.Errorf("%+v, want a new charge", fresh)
 	}
-	settled := must.Get(store.Finish(t.Context(), driver.Finish{Budget: name, Now: clock, ID: madeID(107), Units: 4}))(t)
+	settled := must.Get(driver.FinishOne(t.Context(), store, name, clock, driver.Finish{ID: madeID(107), Units: 4}))(t)
 	check.Equal(t, settled.Replayed, true, "settled again")
-	late := must.Get(store.Finish(t.Context(), driver.Finish{Budget: name, Now: clock, ID: madeID(507), Units: 6}))(t)
+	late := must.Get(driver.FinishOne(t.Context(), store, name, clock, driver.Finish{ID: madeID(507), Units: 6}))(t)
 	check.Equal(t, late.Result, driver.Settled, "an open reservation")
 	past := must.Get(store.History(t.Context(), driver.HistoryQuery{Budget: name, Now: clock}))(t)
 	sum := int64(0)

@@ -72,6 +72,8 @@ type decider struct {
 	limits []*counting
 	steps  int
 	ready  bool // everything due has been merged
+
+	finished []driver.Finished // of the batch's Finishes
 }
 
 // caller is the caller's clock.
@@ -93,7 +95,7 @@ func (d *decider) transaction(c *conn) error {
 	if err != nil {
 		return err
 	}
-	answer.Now = clock
+	answer.Now, answer.Finished = clock, d.finished
 	current, err := d.advance(d.l.last)
 	if err != nil {
 		return err
@@ -175,6 +177,11 @@ func (d *decider) open(c *conn) (clock int64, err error) {
 		l.id = rand.Text()
 	}
 	l.keep(clock, now, anchor)
+	d.limits, d.ready = d.limits[:0], false
+	d.finished, err = l.finishAll(d.batch.Finishes, d.answer.Finished, d.when, d.s.steps, d.caller)
+	if err != nil || len(d.finished) < len(d.batch.Finishes) {
+		return d.when.clock, err
+	}
 	l.note(d.batch.Host, now)
 	l.tables = l.tables.Noted(d.batch.Table, now)
 	d.batch.Limits = l.plans.Within(now).Of(d.batch.Limits)
@@ -195,7 +202,6 @@ func (d *decider) open(c *conn) (clock int64, err error) {
 	if err := l.useMeters(d.batch.Limits, now); err != nil {
 		return 0, err
 	}
-	d.limits = d.limits[:0]
 	for _, limit := range d.batch.Limits {
 		d.limits = append(d.limits, newCounting(l, limit))
 	}

@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
@@ -13,87 +14,109 @@ import (
 const maxSum = 9 * limit.MaxUnits
 
 // Finish implements driver.Store.
-func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
-	what := "settle " + f.ID + " of " + f.Budget
-	if f.Release {
-		what = "release " + f.ID + " of " + f.Budget
-	}
+func (s *Store) Finish(ctx context.Context, finishes driver.Finishes) ([]driver.Finished, error) {
 	bounded, cancel := s.bound(ctx)
 	defer cancel()
 	began := time.Now()
-	caller := func() int64 { return f.Now + time.Since(began).Microseconds() }
+	caller := func() int64 { return finishes.Now + time.Since(began).Microseconds() }
+	var answers []driver.Finished // of committed transactions
 	for {
-		var answer driver.Finished
-		more := false
+		var next []driver.Finished
 		err := s.write(bounded, func(c *conn) (err error) {
-			answer, more, err = s.finish(c, f, caller)
+			next, err = s.finish(c, finishes, answers, caller)
 			return err
 		})
+		if err == nil {
+			answers = next
+		}
 		switch {
-		case err == nil && !more:
-			return answer, nil
+		case err == nil && len(answers) == len(finishes.Items):
+			return answers, nil
 		case err == nil:
 			err = s.pause(bounded)
 		case errors.Is(err, errRedo):
 			err = nil
 		}
 		if err != nil {
-			return driver.Finished{}, s.explain(ctx, what, err)
+			return nil, s.explain(ctx, "settle or release reservations of "+finishes.Budget, err)
 		}
 	}
 }
 
-// finish settles or releases within a transaction. more: forgotten entries must be removed
-// first, and this transaction removed some.
-func (s *Store) finish(c *conn, f driver.Finish, caller func() int64) (answer driver.Finished, more bool, err error) {
-	l, err := s.ledger(c, f.Budget)
+// finish settles and releases within a transaction, after those that are done. It does fewer than
+// all if it removed forgotten entries first, which another transaction goes on with.
+func (s *Store) finish(c *conn, finishes driver.Finishes, done []driver.Finished, caller func() int64) ([]driver.Finished, error) {
+	l, err := s.ledger(c, finishes.Budget)
 	if err != nil {
-		return answer, false, err
+		return nil, err
 	}
 	clock, anchor, err := s.clocks.read(l.anchor)
 	if err != nil {
-		return answer, false, err
+		return nil, err
 	}
-	when, err := l.enter(clock, f.Now, s.clocks.oneBoot(l.anchor))
+	when, err := l.enter(clock, finishes.Now, s.clocks.oneBoot(l.anchor))
 	if err != nil {
-		return answer, false, err
+		return nil, err
 	}
-	answer.Now = when.clock
-	now := when.now
-	switch {
-	case late(f.Deadline, caller()):
-		answer.Result = driver.FinishLate
-		return answer, false, nil
-	case l.b == 0:
-		answer.Result = driver.FinishExpired
-		return answer, false, nil
+	kept := l.b != 0 && slices.ContainsFunc(finishes.Items[len(done):], func(f driver.Finish) bool { return !late(f.Deadline, caller()) })
+	if kept {
+		l.keep(clock, when.now, anchor)
 	}
-	l.keep(clock, now, anchor)
+	all, err := l.finishAll(finishes.Items, done, when, s.steps, caller)
+	if err == nil && kept {
+		err = l.write()
+	}
+	if err == nil && finishedLate(finishes.Items, all, len(done), caller()) {
+		err = errRedo
+	}
+	return all, err
+}
+
+// finishAll finishes what is not done yet, and returns the answers to all; to fewer if forgotten
+// entries must be removed first, and it removed some.
+func (l *ledger) finishAll(items []driver.Finish, done []driver.Finished, when moment, steps int, caller func() int64) ([]driver.Finished, error) {
+	all := slices.Clone(done)
+	for _, f := range items[len(done):] {
+		answer := driver.Finished{Now: when.clock, Result: driver.FinishExpired}
+		if late(f.Deadline, caller()) {
+			answer.Result = driver.FinishLate
+		} else if l.b != 0 {
+			more, err := l.finishOne(f, when, steps, &answer)
+			if err != nil || more {
+				return all, err
+			}
+		}
+		all = append(all, answer)
+	}
+	return all, nil
+}
+
+// finishedLate reports whether a deadline passed of what this transaction finished, from the
+// place from on.
+func finishedLate(items []driver.Finish, all []driver.Finished, from int, caller int64) bool {
+	for i := from; i < len(all); i++ {
+		if all[i].Result != driver.FinishLate && late(items[i].Deadline, caller) {
+			return true
+		}
+	}
+	return false
+}
+
+// finishOne settles or releases one reservation. more: forgotten entries must be removed first, and
+// it removed some.
+func (l *ledger) finishOne(f driver.Finish, when moment, steps int, answer *driver.Finished) (more bool, err error) {
 	e, err := l.entryAt(f.ID)
-	if err != nil {
-		return answer, false, err
-	}
-	if !l.held(e, now) {
-		answer.Result = driver.FinishExpired
-		return answer, false, l.write()
+	if err != nil || !l.held(e, when.now) {
+		return false, err
 	}
 	if e.state == stateOpen && !f.Release && f.Units > e.units && l.units+f.Units-e.units > maxSum {
 		// Forgotten entries must not count toward maxSum.
-		if more, err = l.prune(s.steps); err == nil && more {
-			return answer, true, l.write()
-		}
-		if err != nil {
-			return answer, false, err
+		if more, err = l.prune(steps); err != nil || more {
+			return more, err
 		}
 	}
 	answer.Result, answer.Replayed, answer.At, err = l.end(e, f, when)
-	if err == nil {
-		err = l.write()
-	}
-	if err == nil && late(f.Deadline, caller()) {
-		err = errRedo
-	}
-	return answer, false, err
+	return false, err
 }
 
 // end ends a held entry, and returns the result, whether it had ended so before, and when.

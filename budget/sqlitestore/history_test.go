@@ -39,7 +39,7 @@ func TestHistoryReadsSingleRows(t *testing.T) {
 	b.granted(by(lease(item("beyond", 1), 24*hour), "j", "beyond"), by(item("new", 1), "j", "r7"))
 	b.now += hour
 	b.granted(by(item("later", 1), "j", "r7"))
-	must.Get(b.store.Finish(t.Context(), driver.Finish{Budget: name, Now: b.now, ID: "beyond", Units: 5}))(t)
+	must.Get(driver.FinishOne(t.Context(), b.store, name, b.now, driver.Finish{ID: "beyond", Units: 5}))(t)
 	b.now += driver.HistoryKept + day
 	b.granted(item("last", 1)) // and what is too old is removed
 	check.Equal(t, query[int](t, b.path, "SELECT count(*) FROM history_day"), 1, "days")

@@ -39,7 +39,7 @@ func TestHoldIsShared(t *testing.T) {
 	b.store = own
 	b.refused(item("b", 40), noon+hour)
 	b.granted(item("c", 39))
-	must.Get(other.Finish(t.Context(), driver.Finish{Budget: name, Now: b.now, ID: "a", Units: 10}))(t)
+	must.Get(driver.FinishOne(t.Context(), other, name, b.now, driver.Finish{ID: "a", Units: 10}))(t)
 	b.close()
 	b.open()
 	left := must.Get(b.store.Look(t.Context(), driver.Look{Budget: name, Now: b.now}))(t).Holds

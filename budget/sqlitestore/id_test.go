@@ -38,7 +38,7 @@ func TestIDsAreReadAsGiven(t *testing.T) {
 		reserved := item(id, 2)
 		reserved.Lease = minute
 		b.granted(reserved)
-		must.Get(b.store.Finish(t.Context(), driver.Finish{Budget: name, Now: b.now, ID: id, Units: 1}))(t)
+		must.Get(driver.FinishOne(t.Context(), b.store, name, b.now, driver.Finish{ID: id, Units: 1}))(t)
 		if again := b.decide(reserved)[0]; !again.Replayed || again.Ended != driver.EndedSettled {
 			t.Errorf("%q again: %+v, want it replayed", id, again)
 		}

@@ -86,7 +86,7 @@ func killCharge(ctx context.Context, store *sqlitestore.Store, random *rand.Rand
 		return err
 	}
 	actual := random.Int64N(9)
-	done, err := store.Finish(ctx, driver.Finish{Budget: name, Now: now, ID: id, Units: actual})
+	done, err := driver.FinishOne(ctx, store, name, now, driver.Finish{ID: id, Units: actual})
 	if err != nil {
 		return err
 	}
@@ -219,7 +219,7 @@ func (a *acknowledgements) allThere(t *testing.T, path string) {
 		}
 	}
 	for id, units := range a.settled {
-		got, err := store.Finish(t.Context(), driver.Finish{Budget: name, Now: time.Now().UnixMicro(), ID: id, Units: units})
+		got, err := driver.FinishOne(t.Context(), store, name, time.Now().UnixMicro(), driver.Finish{ID: id, Units: units})
 		if err != nil || got.Result != driver.Settled || !got.Replayed {
 			t.Fatalf("acknowledged settlement of %s at %d is lost: %+v, %v", id, units, got, err)
 		}

@@ -74,7 +74,7 @@ func TestDeadlinePassesWhileWaiting(t *testing.T) {
 	got := b.decide(late, early)
 	must.Equal(t, got[0].Result, driver.Late)
 	must.Equal(t, got[1].Result, driver.Granted)
-	finished, err := b.store.Finish(t.Context(), driver.Finish{Budget: name, Now: b.now, ID: "r", Units: 5, Deadline: time.UnixMicro(b.now).Add(-time.Microsecond)})
+	finished, err := driver.FinishOne(t.Context(), b.store, name, b.now, driver.Finish{ID: "r", Units: 5, Deadline: time.UnixMicro(b.now).Add(-time.Microsecond)})
 	if err != nil || finished.Result != driver.FinishLate || b.used() != 2 {
 		t.Fatalf("%+v, %v, used %d, want a late settlement that changed nothing", finished, err, b.used())
 	}

@@ -50,7 +50,7 @@ func TestSettleSumForgetsPruned(t *testing.T) {
 	b.granted(lease(item("r", 1), second))
 	settle := func(want driver.FinishResult) {
 		t.Helper()
-		got := must.Get(b.store.Finish(context.Background(), driver.Finish{Budget: name, Now: b.now, ID: "r", Units: limit.MaxUnits}))(t)
+		got := must.Get(driver.FinishOne(context.Background(), b.store, name, b.now, driver.Finish{ID: "r", Units: limit.MaxUnits}))(t)
 		must.Equal(t, got.Result, want)
 	}
 	b.now += second
@@ -75,7 +75,7 @@ func TestNewestIsMissing(t *testing.T) {
 	for what, err := range map[string]error{
 		"decide": func() error { _, err := b.try(name, item("c", 1)); return err }(),
 		"finish": func() error {
-			_, err := b.store.Finish(t.Context(), driver.Finish{Budget: name, Now: b.now, ID: "a"})
+			_, err := driver.FinishOne(t.Context(), b.store, name, b.now, driver.Finish{ID: "a"})
 			return err
 		}(),
 		"look": func() error {

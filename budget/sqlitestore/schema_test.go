@@ -53,7 +53,7 @@ func TestNewerSchemaMeanwhile(t *testing.T) {
 	b.granted(item("a", 1), lease(item("r", 1), hour))
 	execute(t, b.path, "PRAGMA user_version = 13")
 	_, decideErr := b.try(name, item("b", 1))
-	_, finishErr := b.store.Finish(t.Context(), driver.Finish{Budget: name, Now: b.now, ID: "r", Units: 5})
+	_, finishErr := driver.FinishOne(t.Context(), b.store, name, b.now, driver.Finish{ID: "r", Units: 5})
 	_, lookErr := b.store.Look(t.Context(), driver.Look{Budget: name, Now: b.now, Limits: b.limits})
 	_, readErr := b.store.Job(t.Context(), "j")
 	_, swapErr := b.store.SwapJob(t.Context(), driver.JobSwap{Job: "j", Text: []byte("{}")})

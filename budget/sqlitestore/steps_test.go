@@ -85,7 +85,7 @@ func TestWalkRestarts(t *testing.T) {
 	}{
 		{"by nothing", func(*bench) {}, noon + 10*second + hour},
 		{"by a late settlement", func(b *bench) {
-			got, err := b.store.Finish(context.Background(), driver.Finish{Budget: name, Now: b.now, ID: "r", Units: 1})
+			got, err := driver.FinishOne(context.Background(), b.store, name, b.now, driver.Finish{ID: "r", Units: 1})
 			must.Do(b.t, err)
 			check.Equal(b.t, got.Result, driver.Settled, "settle")
 		}, noon + 10*second + hour},

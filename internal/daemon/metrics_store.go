@@ -76,7 +76,7 @@ func (s meteredStore) Change(ctx context.Context, change driver.Change) (driver.
 }
 
 // Finish implements driver.Store.
-func (s meteredStore) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
+func (s meteredStore) Finish(ctx context.Context, f driver.Finishes) ([]driver.Finished, error) {
 	defer s.timed("finish", time.Now())
 	finished, err := s.Backend.Finish(ctx, f)
 	s.answered(ctx, err)

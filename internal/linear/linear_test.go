@@ -51,7 +51,7 @@ func (l *lossy) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, e
 	return got, err
 }
 
-func (l *lossy) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
+func (l *lossy) Finish(ctx context.Context, f driver.Finishes) ([]driver.Finished, error) {
 	got, err := l.Store.Finish(ctx, f)
 	if err == nil {
 		err = l.lost()

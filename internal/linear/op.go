@@ -109,9 +109,7 @@ func Ask(store driver.Store, limits []limit.Limit, op Op, timeout time.Duration)
 		a.Held = heldBy(view.Holds)
 	default:
 		var done driver.Finished
-		done, err = store.Finish(ctx, driver.Finish{
-			Budget: op.Budget, Now: now.UnixMicro(), ID: op.ID, Release: op.Kind == Release, Units: op.Units, Deadline: now.Add(timeout),
-		})
+		done, err = finish(ctx, store, limits, op, now)
 		if done.Result == driver.FinishLate {
 			return Answer{}, nil
 		}
@@ -125,6 +123,20 @@ func Ask(store driver.Store, limits []limit.Limit, op Op, timeout time.Duration)
 	}
 	a.Known = a.Result != driver.Late && a.Result != driver.Interrupted && a.Result != driver.OutcomeUnknown
 	return a, nil
+}
+
+// finish settles or releases: every other reservation with a decision of nothing else.
+func finish(ctx context.Context, store driver.Store, limits []limit.Limit, op Op, now time.Time) (driver.Finished, error) {
+	f := driver.Finish{ID: op.ID, Release: op.Kind == Release, Units: op.Units}
+	if op.ID[len(op.ID)-1]%2 == 0 {
+		f.Deadline, _ = ctx.Deadline()
+		return driver.FinishOne(ctx, store, op.Budget, now.UnixMicro(), f)
+	}
+	got, err := store.Decide(ctx, driver.Batch{Budget: op.Budget, Now: now.UnixMicro(), Limits: limits, Finishes: []driver.Finish{f}})
+	if err != nil || len(got.Finished) == 0 {
+		return driver.Finished{Result: driver.FinishLate}, err
+	}
+	return got.Finished[0], nil
 }
 
 // fence is that of the pass which has a hold of its own.

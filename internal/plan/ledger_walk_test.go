@@ -138,7 +138,7 @@ func (w *walker) pass() {
 	for len(w.open) > 0 && w.open[0].at <= at {
 		w.sleepUntil(w.open[0].at)
 		one := w.open[0]
-		done := must.Get(w.store.Finish(context.Background(), driver.Finish{Budget: w.budget.Name(), Now: w.now(), ID: one.id, Units: one.units}))(w.t)
+		done := must.Get(driver.FinishOne(context.Background(), w.store, w.budget.Name(), w.now(), driver.Finish{ID: one.id, Units: one.units}))(w.t)
 		must.Equal(w.t, done.Result, driver.Settled, "settled")
 		w.open = w.open[1:]
 	}

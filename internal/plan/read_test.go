@@ -67,7 +67,7 @@ func readBothWays(t *testing.T, rng *rand.Rand) {
 		}
 		must.Get(store.Decide(ctx, driver.Batch{Budget: spec.Name, Now: now(), Limits: limits, Items: []driver.Item{item}}))(t)
 		if item.Lease > 0 && rng.IntN(2) == 0 {
-			must.Get(store.Finish(ctx, driver.Finish{Budget: spec.Name, Now: now(), ID: item.ID, Units: rng.Int64N(100), Release: rng.IntN(3) == 0}))(t)
+			must.Get(driver.FinishOne(ctx, store, spec.Name, now(), driver.Finish{ID: item.ID, Units: rng.Int64N(100), Release: rng.IntN(3) == 0}))(t)
 		}
 		if l := limits[rng.IntN(len(limits))]; rng.IntN(40) == 0 && l.CanDivide() {
 			used := must.Get(store.Look(ctx, driver.Look{Budget: spec.Name, Now: now(), Limits: []limit.Limit{l}}))(t).Limits[0].Used

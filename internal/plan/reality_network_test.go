@@ -56,8 +56,10 @@ func (o *ordered) moved(budgetName, id string, most int64) {
 }
 
 // Finish implements driver.Store.
-func (o *ordered) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
-	o.moved(f.Budget, f.ID, f.Units)
+func (o *ordered) Finish(ctx context.Context, f driver.Finishes) ([]driver.Finished, error) {
+	for _, one := range f.Items {
+		o.moved(f.Budget, one.ID, one.Units)
+	}
 	return o.Store.Finish(ctx, f)
 }
 

@@ -46,9 +46,10 @@ func (r *rigged) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, 
 	return r.Store.Decide(ctx, b)
 }
 
-func (r *rigged) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
+func (r *rigged) Finish(ctx context.Context, f driver.Finishes) ([]driver.Finished, error) {
 	if r.finish != nil {
-		return r.finish()
+		done, err := r.finish()
+		return []driver.Finished{done}, err
 	}
 	return r.Store.Finish(ctx, f)
 }

@@ -120,10 +120,10 @@ func (h *handle) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, 
 	return done, err
 }
 
-func (h *handle) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
+func (h *handle) Finish(ctx context.Context, f driver.Finishes) ([]driver.Finished, error) {
 	ctx, late := h.daemon.still.begun(ctx, h.daemon.now)
 	f.Now += late.Microseconds()
-	return ask(ctx, h, "finish", func() (driver.Finished, error) { return h.store.Finish(ctx, f) })
+	return ask(ctx, h, "finish", func() ([]driver.Finished, error) { return h.store.Finish(ctx, f) })
 }
 
 func (h *handle) Look(ctx context.Context, l driver.Look) (driver.View, error) {

@@ -59,7 +59,7 @@ func testClockForwards(t *testing.T, w *world) {
 		w.now = caller + ahead
 		_, err := w.tryDecide(caller, item("b", "op", 1))
 		w.wantError(err, driver.ErrClock)
-		_, err = w.store.Finish(ctx, driver.Finish{Budget: w.budget, Now: caller, ID: "a", Units: 1})
+		_, err = driver.FinishOne(ctx, w.store, w.budget, caller, driver.Finish{ID: "a", Units: 1})
 		w.wantError(err, driver.ErrClock)
 		_, err = w.store.Look(ctx, driver.Look{Budget: w.budget, Now: caller, Limits: w.limits})
 		w.wantError(err, driver.ErrClock)

@@ -45,7 +45,7 @@ func testFence(t *testing.T, w *world) {
 	recorded := item("recorded", zombie)
 	recorded.Recorded = true
 	decide(driver.Granted, recorded) // it has already happened
-	done := must.Get(w.store.Finish(context.Background(), driver.Finish{Budget: w.budget, Now: w.now, ID: "reserved", Units: 5}))(t)
+	done := must.Get(driver.FinishOne(context.Background(), w.store, w.budget, w.now, driver.Finish{ID: "reserved", Units: 5}))(t)
 	must.Equal(t, done.Result, driver.Settled, "settle what was reserved before")
 	late := item("late", zombie)
 	late.Deadline = time.UnixMicro(w.now - hour)

@@ -20,7 +20,7 @@ func NoSecret(t *testing.T, secret string, stores map[string]Store) {
 	for what, store := range stores {
 		t.Run("I9NoSecret/"+what, func(t *testing.T) {
 			_, decided := store.Decide(ctx, driver.Batch{Budget: "up/key1", Now: time.Now().UnixMicro(), Limits: limits, Items: []driver.Item{item("a", "op", 1)}})
-			_, finished := store.Finish(ctx, driver.Finish{Budget: "up/key1", Now: time.Now().UnixMicro(), ID: "a"})
+			_, finished := driver.FinishOne(ctx, store, "up/key1", time.Now().UnixMicro(), driver.Finish{ID: "a"})
 			_, looked := store.Look(ctx, driver.Look{Budget: "up/key1", Now: time.Now().UnixMicro(), Limits: limits})
 			_, read := store.Job(ctx, "j")
 			_, swapped := store.SwapJob(ctx, driver.JobSwap{Job: "j", Text: []byte("{}")})

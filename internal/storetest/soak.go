@@ -201,13 +201,12 @@ func (s *soakLane) finishes() error {
 			break
 		}
 		i := s.rng.IntN(len(s.open))
-		f := driver.Finish{Budget: s.budget, Now: s.now, ID: s.open[i], Release: s.rng.IntN(2) == 0, Units: s.rng.Int64N(4)}
+		f := driver.Finish{ID: s.open[i], Release: s.rng.IntN(2) == 0, Units: s.rng.Int64N(4)}
 		if s.rng.IntN(6) == 0 {
 			f.Units = s.rng.Int64N(2 * s.limits[0].Limit) // a debt, now and then
 		}
 		if n := len(s.lately); n > 0 && s.rng.IntN(4) == 0 { // the same again
 			f = s.lately[s.rng.IntN(n)]
-			f.Now = s.now
 		}
 		if s.rng.IntN(8) == 0 { // most of these are not reservations
 			f.ID = s.recent[s.rng.IntN(len(s.recent))].ID
@@ -225,7 +224,7 @@ func (s *soakLane) finishes() error {
 	for _, f := range asks {
 		s.step++
 		all.Go(func() {
-			got, err := s.store.Finish(context.Background(), f)
+			got, err := driver.FinishOne(context.Background(), s.store, s.budget, s.now, f)
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil { // in any order: the clock stands still, and all ids differ

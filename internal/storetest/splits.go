@@ -107,8 +107,8 @@ func (s *splitWalk) spend(h *lossHost) {
 	h.met = true
 	calls := int64(1)
 	if reserves {
-		f := driver.Finish{Budget: lossBudget, Now: s.clock.Load(), ID: item.ID, Release: s.rng.IntN(3) == 0, Units: s.rng.Int64N(20)}
-		done, err := process.Finish(context.Background(), f)
+		f := driver.Finish{ID: item.ID, Release: s.rng.IntN(3) == 0, Units: s.rng.Int64N(20)}
+		done, err := driver.FinishOne(context.Background(), process, lossBudget, s.clock.Load(), f)
 		s.did("host %s finishes %+v: %+v, %v", filepath.Base(h.dir), f, done, err)
 		switch {
 		case err == nil && done.Result == driver.Settled:

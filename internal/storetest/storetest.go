@@ -101,6 +101,8 @@ func Run(t *testing.T, open Open, but ...string) {
 		{"Boundary", testBoundary},
 		{"Goroutines", testGoroutines},
 		{"Batch", testBatch},
+		{"Finishes", testFinishes},
+		{"FinishesBeforeItems", testFinishesBeforeItems},
 		{"Deadline", testDeadline},
 		{"Cancelled", testCancelled},
 		{"Ranges", testRanges},
@@ -275,8 +277,7 @@ func (w *world) look() driver.View {
 // finish settles or releases, and checks the result.
 func (w *world) finish(f driver.Finish, want driver.FinishResult, replayed bool) driver.Finished {
 	w.t.Helper()
-	f.Budget, f.Now = w.budget, w.now
-	got, err := w.store.Finish(context.Background(), f)
+	got, err := driver.FinishOne(context.Background(), w.store, w.budget, w.now, f)
 	if err != nil {
 		w.t.Fatalf("finish %s: %v", f.ID, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
@@ -73,6 +74,69 @@ func testBatch(t *testing.T, w *world) {
 	}
 }
 
+// testFinishes: a batch of the largest size is finished in order; only the bad ones fail.
+func testFinishes(t *testing.T, w *world) {
+	w.limits = []limit.Limit{rolling("w", 1000, time.Hour)}
+	var items []driver.Item
+	var all []driver.Finish
+	for i := range driver.MaxBatch {
+		items = append(items, lease(item(fmt.Sprint(i), []string{"a", "b", "c"}[i%3], 2), time.Hour))
+		all = append(all, driver.Finish{ID: fmt.Sprint(i), Units: 3})
+	}
+	items[7].Lease = 0
+	for _, one := range items {
+		w.granted(one)
+	}
+	w.now += minute
+	all[3].Deadline = time.UnixMicro(w.now - hour)
+	all[4].Release = true
+	all[5].ID = "unknown"
+	all[6] = all[4]                           // again
+	all[8] = driver.Finish{ID: "4", Units: 1} // otherwise
+	done, err := w.store.Finish(context.Background(), driver.Finishes{Budget: w.budget, Now: w.now, Items: all})
+	must.Do(t, err)
+	want := map[int]driver.FinishResult{
+		3: driver.FinishLate, 4: driver.Released, 5: driver.FinishExpired, 6: driver.Released, 7: driver.FinishConflict, 8: driver.FinishConflict,
+	}
+	for i, one := range done {
+		result := want[i]
+		if result == 0 {
+			result = driver.Settled
+		}
+		if one.Result != result || one.Replayed != (i == 6) || result == driver.Settled && one.At != w.now {
+			t.Errorf("reservation %d: %+v, want result %d", i, one, result)
+		}
+	}
+	must.Equal(t, len(done), driver.MaxBatch)
+	must.Equal(t, w.used(0), 3*(driver.MaxBatch-6)+2*5, "used") // those of 3, 5, 6 and 8 are open, that of 7 is plain, and 4 is released
+	none, err := w.store.Finish(context.Background(), driver.Finishes{Budget: w.budget, Now: w.now})
+	if len(none) > 0 || err != nil {
+		t.Errorf("nothing is answered %+v, %v", none, err)
+	}
+}
+
+// testFinishesBeforeItems: what a batch finishes is done before its items are decided.
+func testFinishesBeforeItems(t *testing.T, w *world) {
+	w.limits = []limit.Limit{rolling("w", 10, time.Hour)}
+	w.granted(lease(item("a", "op", 4), time.Minute))
+	w.granted(lease(item("b", "op", 4), time.Minute))
+	w.now += second
+	got, err := w.store.Decide(context.Background(), driver.Batch{
+		Budget: w.budget, Now: w.now, Limits: w.limits, Items: []driver.Item{item("c", "op", 5), item("d", "op", 4)},
+		Finishes: []driver.Finish{{ID: "a", Release: true}, {ID: "b", Units: 4, Age: second / 2}, {ID: "unknown"}},
+	})
+	must.Do(t, err)
+	results := []driver.FinishResult{driver.Released, driver.Settled, driver.FinishExpired}
+	must.Equal(t, len(got.Finished), len(results))
+	for i, one := range got.Finished {
+		check.Equal(t, one.Result, results[i], "finish", i)
+	}
+	check.Equal(t, got.Finished[1].At, w.now-second/2, "the end of what ended earlier")
+	check.Equal(t, got.Items[0].Result, driver.Granted, "what fits since then")
+	check.Equal(t, got.Items[1].RetryAt, w.now-second/2+hour, "what was settled returns first")
+	check.Equal(t, w.used(0), 9, "used")
+}
+
 // testDeadline: an item decided after its deadline is not charged. The deadlines are far away: a
 // store compares them by its clock, which stands still here while the machine's goes on.
 func testDeadline(t *testing.T, w *world) {
@@ -96,7 +160,7 @@ func testCancelled(t *testing.T, w *world) {
 	cancel()
 	_, err := w.store.Decide(ctx, driver.Batch{Budget: w.budget, Now: w.now, Limits: w.limits, Items: []driver.Item{item("b", "op", 1)}})
 	w.wantError(err, context.Canceled)
-	_, err = w.store.Finish(ctx, driver.Finish{Budget: w.budget, Now: w.now, ID: "a"})
+	_, err = driver.FinishOne(ctx, w.store, w.budget, w.now, driver.Finish{ID: "a"})
 	w.wantError(err, context.Canceled)
 	_, err = w.store.Look(ctx, driver.Look{Budget: w.budget, Now: w.now, Limits: w.limits})
 	w.wantError(err, context.Canceled)

@@ -29,6 +29,9 @@ func (w *walker) decide(limits []limit.Limit) {
 		}
 		batch.Items = append(batch.Items, w.item(limits))
 	}
+	for w.rng.IntN(6) == 0 {
+		batch.Finishes = append(batch.Finishes, w.someFinish())
+	}
 	w.send(batch)
 }
 
@@ -42,6 +45,12 @@ func (w *walker) send(batch driver.Batch) {
 	got, gotErr := w.store.Decide(context.Background(), batch)
 	w.same("decide", batch, got, gotErr, want, wantErr)
 	w.tell(want.Mark, got.Mark)
+	switch {
+	case wantErr != nil && len(batch.Finishes) > 0: // they may be done
+		w.end(batch.Now, batch.Finishes...)
+	default:
+		w.countEnds(batch.Finishes, want.Finished)
+	}
 	w.countDraw(batch.Items, want.Items, held)
 	for i, d := range want.Items {
 		w.countHold(batch.Items[i], d)
@@ -124,9 +133,18 @@ func (w *walker) item(limits []limit.Limit) driver.Item {
 	return i
 }
 
-// finish settles or releases a random charge on both.
+// finish settles or releases random charges on both: mostly one.
 func (w *walker) finish() {
-	f := driver.Finish{Budget: w.budget, Now: w.caller(), ID: "unknown", Release: w.rng.IntN(2) == 0, Units: w.rng.Int64N(40)}
+	list := []driver.Finish{w.someFinish()}
+	for w.rng.IntN(3) == 0 {
+		list = append(list, w.someFinish())
+	}
+	w.end(w.caller(), list...)
+}
+
+// someFinish settles or releases a random charge.
+func (w *walker) someFinish() driver.Finish {
+	f := driver.Finish{ID: "unknown", Release: w.rng.IntN(2) == 0, Units: w.rng.Int64N(40)}
 	var open []string
 	for _, i := range w.ids {
 		if i.Lease > 0 {
@@ -148,25 +166,38 @@ func (w *walker) finish() {
 		f.Age = w.age()
 		w.counts["finished earlier"]++
 	}
-	w.end(f)
+	return f
 }
 
 // end settles or releases on both.
-func (w *walker) end(f driver.Finish) (result driver.FinishResult) {
-	w.step++
+func (w *walker) end(caller int64, list ...driver.Finish) (result driver.FinishResult) {
+	w.step += len(list)
 	held := w.heldNow()
-	want, wantErr := w.model.Finish(context.Background(), f)
-	got, gotErr := w.store.Finish(context.Background(), f)
-	w.same("finish", f, got, gotErr, want, wantErr)
+	ask := driver.Finishes{Budget: w.budget, Now: caller, Items: list}
+	want, wantErr := w.model.Finish(context.Background(), ask)
+	got, gotErr := w.store.Finish(context.Background(), ask)
+	w.same("finish", ask, got, gotErr, want, wantErr)
 	if wantErr != nil {
 		return result
 	}
-	w.kept.finished(f, want)
 	if w.heldNow() > held {
 		w.counts["given back"]++
 	}
+	return w.countEnds(list, want)
+}
+
+// countEnds remembers how reservations ended, and returns how the last did.
+func (w *walker) countEnds(list []driver.Finish, done []driver.Finished) (result driver.FinishResult) {
+	for i, one := range done {
+		w.kept.finished(list[i], one)
+		result = one.Result
+		w.countEnd(result)
+	}
+	return result
+}
+
+func (w *walker) countEnd(result driver.FinishResult) {
 	w.counts[map[driver.FinishResult]string{
 		driver.Settled: "settled", driver.Released: "released", driver.FinishConflict: "finish conflict", driver.FinishExpired: "finish expired",
-	}[want.Result]]++
-	return want.Result
+	}[result]]++
 }

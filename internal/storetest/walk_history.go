@@ -11,6 +11,7 @@ import (
 type charged struct {
 	row   driver.HistoryRow
 	units int64
+	ended bool // settled or released
 }
 
 // kept is the walk's own history: it keeps everything, and knows only what was answered.
@@ -51,20 +52,21 @@ func (k kept) granted(item driver.Item, d driver.Decision, now int64) {
 		return
 	}
 	k.add(row, d.Units, 1)
-	k.charges[item.ID] = &charged{row, d.Units}
+	k.charges[item.ID] = &charged{row: row, units: d.Units}
 }
 
 // finished remembers how a reservation ended.
 func (k kept) finished(f driver.Finish, answer driver.Finished) {
 	c := k.charges[f.ID]
 	switch {
-	case answer.Replayed || answer.Result != driver.Settled && answer.Result != driver.Released:
-	case c == nil: // a record that may have come too late
+	case answer.Result != driver.Settled && answer.Result != driver.Released:
+	case c == nil || c.ended: // a record that may have come too late, or the same again
 	case answer.Result == driver.Released:
 		k.add(c.row, -c.units, -1)
+		c.ended = true
 	default:
 		k.add(c.row, f.Units-c.units, 0)
-		c.units = f.Units
+		c.units, c.ended = f.Units, true
 	}
 }
 

@@ -72,8 +72,8 @@ func (w *walker) overdraw(limits []limit.Limit) {
 	w.send(driver.Batch{Budget: w.budget, Now: w.caller(), Limits: limits, Items: []driver.Item{i}})
 	drew := w.drew == i.ID && left.Units > 0
 	w.drew = ""
-	f := driver.Finish{Budget: w.budget, Now: w.caller(), ID: i.ID, Units: w.rng.Int64N(2*i.Units + 3)}
-	switch done := w.end(f) == driver.Settled && drew; {
+	f := driver.Finish{ID: i.ID, Units: w.rng.Int64N(2*i.Units + 3)}
+	switch done := w.end(w.caller(), f) == driver.Settled && drew; {
 	case !done:
 	case i.Units > left.Units && 0 < f.Units && f.Units < i.Units:
 		w.counts["overdrawn"]++
