@@ -46,9 +46,10 @@ type batch struct {
 	holds  []any   // for a look, as lua/holds.lua has them
 	staged map[int]*stagedRefusal
 	told   ledgerTold
-	slow   bool  // usual.lua has left the open items to charge.lua
-	tidied bool  // that was tried after a run without items
-	tidies []int // operations that a run without items packs into blocks
+	slow   bool       // usual.lua has left the open items to charge.lua
+	tidied bool       // that was tried after a run without items
+	tidies []int      // operations that a run without items packs into blocks
+	before *finishing // what is to be done before the items; nil: nothing, or it is done
 	one    struct {
 		until [1]time.Time
 		open  [1]int
@@ -65,10 +66,7 @@ func (s *Store) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, e
 	defer cancel()
 	run := s.newBatch(ctx, b, began)
 	if len(b.Finishes) > 0 {
-		run.decided.Finished, err = s.Finish(ctx, driver.Finishes{Budget: b.Budget, Now: b.Now, Items: b.Finishes})
-		if err != nil {
-			return driver.Decisions{}, notCharged{err}
-		}
+		run.before = s.newFinishing(ctx, driver.Finishes{Budget: b.Budget, Now: b.Now, Items: b.Finishes})
 	}
 	for {
 		done, err := run.step(ctx)
@@ -149,7 +147,11 @@ func (b *batch) rest(answer driver.Decision) driver.Decisions {
 
 // step runs a script once on the open items. It returns true when all are decided.
 func (b *batch) step(ctx context.Context) (bool, error) {
-	if p := b.plan(); p != nil {
+	p := b.plan()
+	if err := b.finishFirst(ctx, p != nil); err != nil {
+		return false, err
+	}
+	if p != nil {
 		return b.runUsual(ctx, p)
 	}
 	had := b.store.registry(b.Budget)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
@@ -31,6 +33,7 @@ type finishing struct {
 	days   []int64     // of the history that may be written
 	unsure bool        // an attempt got no answer and may have been applied
 	done   []driver.Finished
+	sent   *redis.Cmd // ahead of another command
 }
 
 func (s *Store) newFinishing(ctx context.Context, finishes driver.Finishes) *finishing {
@@ -61,6 +64,31 @@ func (f *finishing) run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// ahead is the command for the first run, to be sent right before another. f is nil where there is
+// nothing to finish.
+func (f *finishing) ahead(ctx context.Context, until time.Time) *redis.Cmd {
+	if f == nil {
+		return nil
+	}
+	r := f.store.registry(f.Budget)
+	f.sent = f.store.command(ctx, "evalsha", f.store.scripts.Finish.SHA(), boxed(f.store.daysKeys(f.Budget, r, f.days)), f.args(r, until))
+	return f.sent
+}
+
+// heard takes in the answer to that command. If it is none, or not the last, some stay open.
+func (f *finishing) heard() {
+	if f == nil || f.sent == nil {
+		return
+	}
+	reply, err := f.sent.Slice()
+	if err != nil || isOlderFormat(reply) {
+		return
+	}
+	if a, err := f.store.read(f.doing(), f.Budget, reply); err == nil {
+		_ = f.read(a) // run would meet the error again
+	}
 }
 
 // doing names the call in errors.
@@ -103,4 +131,24 @@ func (f *finishing) read(a answer) error {
 	}
 	f.open = open
 	return nil
+}
+
+// finishFirst does what is to be done before the items, unless it goes with usual.lua.
+func (b *batch) finishFirst(ctx context.Context, usual bool) error {
+	if _, one := b.store.client.(*redis.Client); b.before == nil || usual && one {
+		return nil
+	}
+	if err := b.before.run(ctx); err != nil {
+		b.unrun = true // none of the items
+		return err
+	}
+	b.finished()
+	return nil
+}
+
+// finished takes in what was done before the items, if all is.
+func (b *batch) finished() {
+	if b.before != nil && len(b.before.open) == 0 {
+		b.decided.Finished, b.before = b.before.done, nil
+	}
 }

@@ -52,6 +52,12 @@ func (s *Store) run(ctx context.Context, sc lua.Script, keys []string, args ...a
 //
 // unsure is true if an earlier attempt got no answer and may have been applied.
 func (s *Store) attempts(ctx context.Context, sc lua.Script, keys []any, args func(until time.Time) []any) (cmd *redis.Cmd, unsure bool) {
+	return s.attemptsAfter(ctx, nil, sc, keys, args)
+}
+
+// attemptsAfter is attempts that send what is to be finished before, in one round trip with the
+// script; nil is nothing.
+func (s *Store) attemptsAfter(ctx context.Context, before *finishing, sc lua.Script, keys []any, args func(until time.Time) []any) (cmd *redis.Cmd, unsure bool) {
 	end, _ := ctx.Deadline() // Store.begin has set it
 	s.follow.begins(ctx)
 	s.connect(ctx)
@@ -60,7 +66,7 @@ func (s *Store) attempts(ctx context.Context, sc lua.Script, keys []any, args fu
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
 		began := time.Now()
 		until := shareEnd(began, share, end)
-		cmd = s.once(ctx, until, sc, keys, args(until))
+		cmd = s.once(ctx, until, before, sc, keys, args(until))
 		err := cmd.Err()
 		if err == nil || isAnswer(err) {
 			answered = true
@@ -114,10 +120,7 @@ type attempt struct {
 func (a attempt) Deadline() (time.Time, bool) { return a.until, true }
 
 // once is one attempt, given up at until.
-func (s *Store) once(ctx context.Context, until time.Time, sc lua.Script, keys, args []any) *redis.Cmd {
-	if s.testClock != nil {
-		args = append(args, strconv.FormatInt(s.testClock(), 10))
-	}
+func (s *Store) once(ctx context.Context, until time.Time, before *finishing, sc lua.Script, keys, args []any) *redis.Cmd {
 	if s.hasIdle() {
 		ctx = attempt{ctx, until}
 	} else { // the library waits for a connection, or for a server's address, until the context is done
@@ -125,10 +128,24 @@ func (s *Store) once(ctx context.Context, until time.Time, sc lua.Script, keys, 
 		defer cancel()
 		ctx = bounded
 	}
-	cmd := s.send(ctx, "evalsha", sc.SHA(), keys, args)
+	cmd := s.command(ctx, "evalsha", sc.SHA(), keys, args)
+	s.send(ctx, before.ahead(ctx, until), cmd)
 	if hasCode(cmd.Err(), "NOSCRIPT") { // evicted, flushed, or a new server
-		cmd = s.send(ctx, "eval", sc.Text(), keys, args)
+		cmd = s.command(ctx, "eval", sc.Text(), keys, args)
+		s.send(ctx, nil, cmd)
 	}
+	return cmd
+}
+
+// command is one that runs a script.
+func (s *Store) command(ctx context.Context, verb, text string, keys, args []any) *redis.Cmd {
+	all := make([]any, 0, 4+len(keys)+len(args))
+	all = append(append(append(all, verb, text, len(keys)), keys...), args...)
+	if s.testClock != nil {
+		all = append(all, strconv.FormatInt(s.testClock(), 10))
+	}
+	cmd := redis.NewCmd(ctx, all...)
+	cmd.SetFirstKeyPos(3)
 	return cmd
 }
 
@@ -148,12 +165,9 @@ func (s *Store) hasIdle() bool {
 	return ok && one.PoolStats().IdleConns > 0
 }
 
-// send sends one command. Its answer shows how far away the server is, NOSCRIPT too.
-func (s *Store) send(ctx context.Context, verb, text string, keys, args []any) (cmd *redis.Cmd) {
-	all := make([]any, 0, 3+len(keys)+len(args))
-	all = append(append(append(all, verb, text, len(keys)), keys...), args...)
-	cmd = redis.NewCmd(ctx, all...)
-	cmd.SetFirstKeyPos(3)
+// send sends one command, and right before it another one, unless that is nil. The answer shows how
+// far away the server is, NOSCRIPT too.
+func (s *Store) send(ctx context.Context, before, cmd *redis.Cmd) {
 	defer func() {
 		// The library panics on wrong lengths in a reply.
 		if problem := recover(); problem != nil {
@@ -161,14 +175,21 @@ func (s *Store) send(ctx context.Context, verb, text string, keys, args []any) (
 		}
 	}()
 	began := time.Now()
-	err := s.client.Process(ctx, sentOnce{cmd})
+	var err error
+	if one, ok := s.client.(*redis.Client); ok && before != nil {
+		pipe := one.Pipeline()
+		_ = errors.Join(pipe.Process(ctx, before), pipe.Process(ctx, cmd)) // they only queue
+		_, _ = pipe.Exec(ctx)                                              // its error is the first command's
+		err = cmd.Err()
+	} else {
+		err = s.client.Process(ctx, sentOnce{cmd})
+	}
 	if err != nil && cmd.Err() == nil {
 		cmd.SetErr(err)
 	}
 	if err == nil || isAnswer(err) && !s.passes(err) { // a server that answers only such faults is as good as silent
 		s.pace.answered(time.Since(began))
 	}
-	return cmd
 }
 
 // passes reports whether a fault may pass within moments: a missing answer, a connection

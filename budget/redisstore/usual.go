@@ -48,7 +48,9 @@ func (b *batch) runUsual(ctx context.Context, p *plan) (bool, error) {
 	if !ok {
 		return false, nil
 	}
-	cmd, unsure := b.store.attempts(ctx, b.store.scripts.Usual, u.keys(b), func(attempt time.Time) []any { return u.args(b, attempt) })
+	cmd, unsure := b.store.attemptsAfter(ctx, b.before, b.store.scripts.Usual, u.keys(b), func(attempt time.Time) []any { return u.args(b, attempt) })
+	b.before.heard()
+	b.finished()
 	reply, err := cmd.Result()
 	b.unsure = b.unsure || unsure
 	if hasCode(err, "ERR") && strings.Contains(err.Error(), "user_script") { // the ledger is as this script does not expect it
