@@ -70,6 +70,12 @@ func (e *edge) fail(format string, args ...any) {
 // decide has the store decide item by item, as if other callers came between any two.
 func (e *edge) decide(p *process, batch driver.Batch, most int) (all driver.Decisions, err error) {
 	e.changed = true
+	finished, err := e.finish(driver.Finishes{Budget: batch.Budget, Now: batch.Now, Items: batch.Finishes})
+	if err != nil {
+		return driver.Decisions{}, err
+	}
+	batch.Finishes = nil
+	defer func() { all.Finished = finished }()
 	items := batch.Items[:min(most, len(batch.Items))]
 	if len(items) == 0 {
 		return e.store.Decide(context.Background(), batch)
@@ -231,11 +237,22 @@ func (e *edge) left(h driver.Hold, want []driver.Need, now driver.View) {
 	e.fail("the hold of %s %s is gone", h.Fence, h.Region)
 }
 
-// finish has the store end a reservation, and counts what that changes.
-func (e *edge) finish(f driver.Finish) (driver.Finished, error) {
+// finish has the store end reservations, one by one, and counts what that changes.
+func (e *edge) finish(finishes driver.Finishes) (all []driver.Finished, err error) {
+	for _, f := range finishes.Items {
+		done, err := e.finishOne(finishes, f)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, done)
+	}
+	return all, nil
+}
+
+func (e *edge) finishOne(of driver.Finishes, f driver.Finish) (driver.Finished, error) {
 	e.changed = true
 	before := e.view()
-	done, err := e.store.Finish(context.Background(), f)
+	done, err := driver.FinishOne(context.Background(), e.store, of.Budget, of.Now, f)
 	if err != nil {
 		return done, err
 	}

@@ -29,7 +29,8 @@ type actor struct {
 type actsFor interface {
 	// within is the context of the next calls of the store.
 	within() (context.Context, context.CancelFunc)
-	keep(units int64) error
+	// keep settles. With quietly, the response says nothing but the cost.
+	keep(units int64, quietly bool) error
 	// giveBack reports whether the request no longer counts.
 	giveBack() (bool, error)
 	// compared gets the result of a report, locked the result of a refusal.
@@ -50,7 +51,7 @@ func (x actor) finish(units int64, t facts) error {
 	case t.free:
 		return x.free(t)
 	case units > x.charged.Units:
-		if err := x.by.keep(units); err != nil {
+		if err := x.by.keep(units, false); err != nil {
 			return err
 		}
 		return x.act(t, false)
@@ -58,8 +59,11 @@ func (x actor) finish(units int64, t facts) error {
 	if err := x.act(t, false); err != nil {
 		return err
 	}
-	return x.by.keep(units)
+	return x.by.keep(units, t.silent())
 }
+
+// silent reports whether a response said nothing that the store is to know, but perhaps the cost.
+func (t facts) silent() bool { return !t.free && t.refusal == nil && len(t.reports) == 0 }
 
 // free releases a request. It first locks what was refused, before others take the units.
 // After the release it compares the reports with the ledger's count, which no longer has

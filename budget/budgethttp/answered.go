@@ -121,8 +121,10 @@ func (a *attempt) actor(seen answer) actor {
 }
 
 // keep implements actsFor.
-func (a *attempt) keep(units int64) error {
-	a.settle(units)
+func (a *attempt) keep(units int64, quietly bool) error {
+	if !quietly || !a.settleSoon(units) {
+		a.settle(units)
+	}
 	return nil
 }
 

@@ -107,7 +107,7 @@ type applying struct {
 func (a *applying) within() (context.Context, context.CancelFunc) { return a.ctx, func() {} }
 
 // keep implements actsFor.
-func (a *applying) keep(units int64) error {
+func (a *applying) keep(units int64, _ bool) error {
 	a.done.Units = units
 	return a.budget.Settle(a.ctx, a.charged.ID, units)
 }

@@ -96,6 +96,9 @@ func (b *body) record(how howEnded) <-chan struct{} {
 		return atOnce()
 	}
 	cost := heard.cost.settled(b.cost)
+	if b.waits && facts.silent() && a.settleSoon(cost) {
+		return atOnce()
+	}
 	recorded, kept := a.budget.Later(func(ctx context.Context) {
 		a.goOnUntil(ctx)
 		if b.waits {

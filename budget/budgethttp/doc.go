@@ -22,8 +22,9 @@
 // transport then settles the request at the units it was charged, or at the units that
 // the response states (actual), which it reads while the caller reads the body. A 304
 // costs the operation's not_modified. Closing a body before its end does not wait for the
-// store: the cost is recorded in the background, and [budget.Budget.Flush] and
-// [budget.Budget.Close] wait for that.
+// store: the cost is recorded in the background. Nor does a response that costs what was
+// charged and says nothing else: it is settled with the next charge, or within a few
+// milliseconds. [budget.Budget.Flush] and [budget.Budget.Close] wait for both.
 //
 // A request is released only if it provably never left: the base got no connection, or
 // the context ended before the request was sent. The proof needs a base that reports its

@@ -62,11 +62,34 @@ func (a *attempt) settle(units int64) {
 		}
 		ctx, cancel := a.within()
 		if err := r.Settle(ctx, cost); err != nil {
-			a.logger(r.ID).Warn("a request could not be settled: it counts as charged until its lease ends, then finished", "units", cost, "error", err)
+			a.unsettled(r.ID, cost, err)
 		}
 		cancel()
 		a.options.Observer.Settled(r.Receipt, cost)
 	}
+}
+
+// settleSoon settles a request that cost what it was charged, without waiting. False: it did
+// nothing, and settle is to.
+func (a *attempt) settleSoon(units int64) bool {
+	a.mu.Lock()
+	var r *budget.Reservation
+	if len(a.charges) == 1 && a.unbooked == 0 && a.charges[0].Units == units {
+		r = a.charges[0]
+	}
+	if r == nil || !r.SettleSoon(func(err error) { a.unsettled(r.ID, units, err) }) {
+		a.mu.Unlock()
+		return false
+	}
+	a.charges = nil
+	a.mu.Unlock()
+	a.options.Observer.Settled(r.Receipt, units)
+	return true
+}
+
+// unsettled logs why a request was not settled.
+func (a *attempt) unsettled(id string, units int64, err error) {
+	a.logger(id).Warn("a request could not be settled: it counts as charged until its lease ends, then finished", "units", units, "error", err)
 }
 
 // release gives back the charge of a request that provably never left or is documented as

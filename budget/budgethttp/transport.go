@@ -14,7 +14,8 @@ import (
 
 // Transport meters the requests of a client. Make one with [New]. It is safe for
 // concurrent use. Its goroutines end with their request, except one that records the
-// cost of a closed body: [budget.Budget.Flush] and Close wait for that one.
+// cost of a closed body or of one that costs what was charged: [budget.Budget.Flush] and
+// Close wait for that one.
 type Transport struct {
 	budget   *budget.Budget
 	spec     budget.Spec

@@ -177,6 +177,33 @@ func TestFinishWithoutTheStore(t *testing.T) {
 	must.Equal(t, w.used(), 3+0+12+1, "used")
 }
 
+// A settlement for which nobody waits is written down as others are.
+func TestSettledSoonWithoutTheStore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.host(t.TempDir())
+	ctx, units := context.Background(), int64(10)
+	soon := func() {
+		r := must.Get(b.Reserve(ctx, budget.Call{Operation: "list", Units: &units}, time.Hour))(t)
+		w.store.gone.Store(true)
+		must.Equal(t, r.SettleSoon(func(err error) { t.Error(err) }), true, "settled soon")
+	}
+	soon() // and then by itself
+	must.Do(t, b.Flush(ctx))
+	w.store.gone.Store(false)
+	w.back(b)
+	soon() // and then with a decision of the host's
+	must.Equal(t, must.Get(b.Charge(ctx, budget.Call{Operation: "list"}))(t).Source, budget.SourceAllowance)
+	must.Do(t, b.Flush(ctx))
+	w.store.gone.Store(false)
+	w.back(b)
+	spent := must.Get(b.Spent(ctx, budget.ByOperation, 0))(t)
+	for _, row := range spent.Rows {
+		must.Equal(t, row.Open, 0, "open", row)
+	}
+	must.Equal(t, w.used(), 2*10+1+2, "used") // back charges one each time
+}
+
 // A reservation that is finished within its lease counts as that, though the store is waited for
 // until after the lease.
 func TestFinishRightBeforeTheLeaseEnds(t *testing.T) {
