@@ -217,7 +217,7 @@ type Decisions struct {
 	Now   int64
 	Items []Decision
 	// Finished are the answers to Batch.Finishes. If there are fewer, it is unknown which were
-	// done: call Store.Finish with the same.
+	// done, and items that fit all the same were decided before: call Store.Finish with the same.
 	Finished []Finished
 	// Used is what each limit had used after the last item, in the order of Batch.Limits,
 	// and Seen is the instant (µs) of that. If the call's time ran out before every item
