@@ -1,0 +1,165 @@
+package main
+
+import "strings"
+
+// A scenario is a part of a client's program: what it prints, and what it costs.
+type scenario struct {
+	result string
+	spends map[string]spend // by upstream and operation, "api list"
+}
+
+// scenarios are those of the programs of testdata/clients, by the names that these take as
+// arguments.
+var scenarios = map[string]scenario{
+	"token":     {"6 items", map[string]spend{"api list": {3, 3}}},
+	"absolute":  {"6 items", map[string]spend{"api list": {3, 3}}},
+	"link":      {"6 items", map[string]spend{"api list": {3, 3}}},
+	"upload":    {"1048576 bytes", map[string]spend{"api upload": {50, 1}}},
+	"resumable": {"624288 bytes", map[string]spend{"api resumable": {100, 1}}},
+	"events":    {"5 events", map[string]spend{"api events": {5, 1}}},
+	"gzip":      {"20000 bytes", map[string]spend{"api packed": {2, 1}}},
+	"br":        {"20000 bytes", map[string]spend{"api packed": {2, 1}}},
+	"zstd":      {"20000 bytes", map[string]spend{"api packed": {2, 1}}},
+	"head":      {"200 20000", map[string]spend{"api head": {1, 1}}},
+	"etag":      {"200 304", map[string]spend{"api file": {6, 2}}},
+	"moved":     {"200", map[string]spend{"api redirect": {1, 1}, "api file": {3, 1}}},
+	"away":      {"elsewhere", map[string]spend{"api redirect": {1, 1}}},
+	"slow":      {"1 line, then cancelled", map[string]spend{"api slow": {7, 1}}},
+	"parallel":  {"50", map[string]spend{"api parallel": {50, 50}}},
+	"get":       {"200 20000", map[string]spend{"api file": {3, 1}}},
+	"body":      {"20000 bytes", map[string]spend{"api file": {3, 1}}},
+	"status":    {"200", map[string]spend{"api file": {3, 1}}},
+
+	"unary":    {"hello", map[string]spend{"grpc unary": {1, 1}}},
+	"streams":  {"5 served, 1 collected, 5 echoed", map[string]spend{"grpc stream": {30, 3}}},
+	"statuses": {"800 failed as they should, 800 good", map[string]spend{"grpc unary": {800, 800}, "grpc failed": {800, 800}}},
+
+	"videos":    {"6 videos", map[string]spend{"youtube videos": {3, 3}}},
+	"insert":    {"whole", map[string]spend{"youtube insert": {200, 1}}},
+	"refresh":   {"2 videos", map[string]spend{"youtube videos": {1, 1}}},
+	"drive":     {"drive#about", nil},
+	"issues":    {"6 issues", map[string]spend{"github repo": {1, 1}, "github issues": {6, 3}}},
+	"customers": {"2 customers, 1 created", map[string]spend{"stripe list": {2, 2}, "stripe create": {5, 1}}},
+	"channels":  {"2 channels", map[string]spend{"slack list": {6, 2}}},
+	"chat":      {"hello, hello", map[string]spend{"openai chat": {20, 2}}},
+	"message":   {"hello, hello", map[string]spend{"anthropic message": {20, 2}}},
+	"tables":    {"2 tables", map[string]spend{"aws call": {4, 2}}},
+
+	"pip_download": {"demo-1.0-py3-none-any.whl", map[string]spend{"packages index": {1, 1}, "packages find": {4, 1}}},
+	"npm_view":     {"1.0.0", map[string]spend{"packages index": {1, 1}}},
+	"cargo_search": {`demo = "1.0.0"    # a package`, map[string]spend{"packages index": {1, 1}, "packages find": {4, 1}}},
+	"go_list":      {"example.com/demo v1.0.0 v1.1.0", map[string]spend{"packages index": {3, 3}}},
+	"gh_issues":    {"6 issues", map[string]spend{"github issues": {6, 3}}},
+	"git_clone":    {"one", map[string]spend{"git refs": {1, 1}, "git pack": {18, 2}}},
+}
+
+// theScenario is a scenario by its name, which may have the client before it, as "curl_get" has.
+func theScenario(name string) scenario {
+	if s, ok := scenarios[name]; ok {
+		return s
+	}
+	_, after, _ := strings.Cut(name, "_")
+	return scenarios[after]
+}
+
+// everyday are the scenarios that every HTTP client of a language can do; whole are all.
+var (
+	everyday = []string{"token", "absolute", "link", "upload", "resumable", "gzip", "head", "etag", "moved", "away", "parallel"}
+	whole    = append([]string{"events", "br", "zstd", "slow"}, everyday...)
+)
+
+// What becomes of a client without the two hooks.
+type unhooked string
+
+const (
+	metered unhooked = "metered"
+	beside  unhooked = "not metered"   // it asks for no proxy
+	fails   unhooked = "fails"         // it takes the proxy, and trusts a list of its own
+	flags   unhooked = "with `--java`" // it takes neither from the environment
+)
+
+// A share is the least effort with which a client is run.
+type share int
+
+const (
+	full share = iota
+	ci
+	small // with what every machine of a developer has
+)
+
+// A client is a line of the table in docs/meter-clients.md.
+type client struct {
+	name      string
+	program   []string // what is run; the first word as in programPaths
+	scenarios []string // its arguments
+	own       string   // a variable that names the roots already, by which it trusts hosts of no upstream
+	without   unhooked // what it is without hooks
+	java      bool
+	share     share
+}
+
+var clients = []client{
+	{name: "curl, HTTP/2", program: []string{"sh", "shell/curl.sh"}, scenarios: whole, without: metered, share: small},
+	{name: "curl, HTTP/1.1", program: []string{"env", "HTTP=--http1.1", "sh", "shell/curl.sh"}, scenarios: whole, without: metered},
+	{name: "Python requests", program: []string{"python", "python/requests_client.py"}, scenarios: whole, own: "REQUESTS_CA_BUNDLE", without: metered, share: ci},
+	{name: "Python requests with a `verify` of its own", program: []string{"python", "python/requests_client.py"}, scenarios: []string{"verify_status"}, without: fails, share: ci},
+	{name: "Python httpx", program: []string{"python", "python/httpx_client.py"}, scenarios: whole, without: metered, share: ci},
+	{name: "Python httpx, HTTP/2", program: []string{"python", "python/httpx_client.py", "h2"}, scenarios: whole, without: metered},
+	{name: "Python httpx with a transport of its own", program: []string{"python", "python/httpx_client.py"}, scenarios: []string{"transport_status"}, without: beside, share: ci},
+	{name: "Python urllib", program: []string{"python", "python/urllib_client.py"}, scenarios: []string{"token", "absolute", "upload", "resumable", "head", "etag", "moved", "away"}, without: metered},
+	{name: "Python http.client", program: []string{"python", "python/httpclient_client.py"}, scenarios: []string{"get"}, without: beside},
+	{name: "Python aiohttp", program: []string{"python", "python/aiohttp_client.py"}, scenarios: []string{"link", "upload", "events", "gzip", "head", "etag", "moved", "parallel"}, without: beside},
+	{name: "Python urllib3", program: []string{"python", "python/urllib3_client.py"}, scenarios: []string{"get", "upload", "gzip", "moved", "parallel"}, without: beside},
+	{name: "boto3", program: []string{"python", "python/boto3_client.py"}, scenarios: []string{"tables"}, without: metered},
+	{name: "google-api-python-client", program: []string{"python", "python/google_client.py"}, scenarios: []string{"videos", "insert"}, without: metered},
+	{name: "google-auth", program: []string{"python", "python/google_client.py"}, scenarios: []string{"refresh", "drive"}, own: "REQUESTS_CA_BUNDLE", without: metered},
+	{name: "PyGithub", program: []string{"python", "python/github_client.py"}, scenarios: []string{"issues"}, without: metered},
+	{name: "stripe (Python)", program: []string{"python", "python/stripe_client.py"}, scenarios: []string{"customers"}, without: fails},
+	{name: "gRPC (Python)", program: []string{"python", "python/grpcio_client.py"}, scenarios: []string{"unary", "streams", "statuses"}, without: metered},
+	{name: "pip", program: []string{"sh", "shell/tools.sh"}, scenarios: []string{"pip_download"}, without: metered},
+	{name: "HTTPie", program: []string{"sh", "shell/tools.sh"}, scenarios: []string{"httpie_body", "httpie_upload"}, without: metered},
+	{name: "wget", program: []string{"sh", "shell/tools.sh"}, scenarios: []string{"wget_body"}, without: metered},
+	{name: "npm", program: []string{"sh", "shell/tools.sh"}, scenarios: []string{"npm_view"}, without: metered},
+	{name: "cargo", program: []string{"sh", "shell/tools.sh"}, scenarios: []string{"cargo_search"}, without: metered},
+	{name: "go", program: []string{"sh", "shell/tools.sh"}, scenarios: []string{"go_list"}, without: metered},
+	{name: "gh", program: []string{"sh", "shell/tools.sh"}, scenarios: []string{"gh_issues"}, without: metered},
+	{name: "git", program: []string{"sh", "shell/tools.sh"}, scenarios: []string{"git_clone"}, without: metered},
+	{name: "a child's child", program: []string{"sh", "shell/tools.sh"}, scenarios: []string{"child_status"}, without: metered},
+	{name: "Node 20 fetch", program: []string{"node20", "node/fetch.mjs"}, scenarios: nodeFetch, without: beside, share: ci},
+	{name: "Node 24 fetch", program: []string{"node", "node/fetch.mjs"}, scenarios: whole, without: metered},
+	{name: "Node https", program: []string{"node", "node/libraries.mjs", "https"}, scenarios: []string{"token", "link", "upload", "resumable", "get", "head", "etag", "parallel"}, without: metered},
+	{name: "axios", program: []string{"node", "node/libraries.mjs", "axios"}, scenarios: library, without: metered},
+	{name: "got", program: []string{"node", "node/libraries.mjs", "got"}, scenarios: library, without: metered},
+	{name: "node-fetch", program: []string{"node", "node/libraries.mjs", "node-fetch"}, scenarios: library, without: metered},
+	{name: "undici", program: []string{"node", "node/libraries.mjs", "undici"}, scenarios: library, without: metered},
+	{name: "Node https with an agent of its own", program: []string{"node", "node/libraries.mjs", "agent"}, scenarios: []string{"token", "upload", "get", "parallel"}, without: beside},
+	{name: "axios with `proxy: false`", program: []string{"node", "node/libraries.mjs", "axios-direct"}, scenarios: []string{"get"}, without: beside},
+	{name: "Node http2", program: []string{"node", "node/libraries.mjs", "http2"}, scenarios: []string{"token", "upload", "get", "parallel"}, without: beside},
+	{name: "googleapis", program: []string{"node", "node/vendors.mjs"}, scenarios: []string{"videos", "insert"}, without: metered},
+	{name: "octokit", program: []string{"node", "node/vendors.mjs"}, scenarios: []string{"issues"}, without: metered},
+	{name: "openai (Node)", program: []string{"node", "node/vendors.mjs"}, scenarios: []string{"chat"}, without: metered},
+	{name: "@anthropic-ai/sdk", program: []string{"node", "node/vendors.mjs"}, scenarios: []string{"message"}, without: metered},
+	{name: "@slack/web-api", program: []string{"node", "node/vendors.mjs"}, scenarios: []string{"channels"}, without: metered},
+	{name: "stripe (Node)", program: []string{"node", "node/vendors.mjs"}, scenarios: []string{"customers"}, without: beside},
+	{name: "stripe (Node) with its fetch client", program: []string{"node", "node/vendors.mjs"}, scenarios: []string{"fetch_customers"}, without: metered},
+	{name: "PHP curl", program: []string{"php", "php/clients.php"}, scenarios: []string{"curl_token", "curl_upload", "curl_gzip", "curl_moved"}, without: metered},
+	{name: "Guzzle", program: []string{"php", "php/clients.php"}, scenarios: []string{"guzzle_link", "guzzle_upload", "guzzle_parallel"}, without: metered},
+	{name: "Ruby Net::HTTP", program: []string{"ruby", "ruby/clients.rb"}, scenarios: []string{"net_token", "net_upload", "net_gzip", "openuri_moved"}, without: metered},
+	{name: "Faraday", program: []string{"ruby", "ruby/clients.rb"}, scenarios: []string{"faraday_get"}, without: metered},
+	{name: "Ruby httpclient", program: []string{"ruby", "ruby/clients.rb"}, scenarios: []string{"httpclient_get"}, without: metered},
+	{name: "octokit.rb", program: []string{"ruby", "ruby/clients.rb"}, scenarios: []string{"issues"}, without: metered},
+	{name: "Perl LWP", program: []string{"perl", "perl/clients.pl"}, scenarios: []string{"lwp_token", "lwp_upload", "lwp_moved"}, without: metered},
+	{name: "Perl HTTP::Tiny", program: []string{"perl", "perl/clients.pl"}, scenarios: []string{"tiny_link", "tiny_upload", "tiny_moved"}, without: metered},
+	{name: "Java HttpURLConnection", program: []string{"java", "java/Clients.java"}, scenarios: []string{"connection_get", "connection_upload"}, without: flags, java: true},
+	{name: "Java HttpClient", program: []string{"java", "java/Clients.java"}, scenarios: []string{"client_get", "client_upload", "client_moved", "client_parallel"}, without: flags, java: true},
+	{name: "Go net/http", program: []string{"go"}, scenarios: whole, without: metered, share: small},
+	{name: "Go, a clone of the default transport", program: []string{"go", "clone"}, scenarios: everyday, without: metered, share: ci},
+	{name: "gRPC (Go)", program: []string{"go"}, scenarios: []string{"unary", "streams", "statuses"}, without: metered, share: small},
+}
+
+// library are what a library for HTTP does in Node.
+var library = []string{"token", "link", "upload", "resumable", "get", "gzip", "head", "etag", "moved", "parallel"}
+
+// nodeFetch is what fetch does in a Node that has no zstd, and takes no proxy: it reaches the
+// hosts of upstreams alone.
+var nodeFetch = []string{"events", "br", "slow", "token", "absolute", "link", "upload", "resumable", "gzip", "head", "etag", "moved", "parallel"}
