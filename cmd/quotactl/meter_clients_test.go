@@ -24,43 +24,79 @@ func TestMeteredClients(t *testing.T) {
 	t.Parallel()
 	effort.Processes(t)
 	effort.Unraced(t)
-	least := effort.Of(small, ci, full)
-	chosen := slices.DeleteFunc(slices.Clone(clients), func(c client) bool { return c.share < least })
+	chosen := chosenClients()
 	k := newClientKit(t, chosen)
 	for _, c := range chosen {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			var bare *clientRun
 			if c.without == metered { // the others would not reach the fakes by themselves
-				bare = k.bare(t, c)
+				bare = k.prepare(t)
+				bare.bare(t, c)
 				bare.holds(t, c)
 			}
-			for name, flags := range c.runs() {
-				t.Run(name, func(t *testing.T) {
-					t.Parallel()
-					run := k.metered(t, c, flags...)
-					run.holds(t, c)
-					run.inLedger(t)
-					if bare != nil {
-						check.Equal(t, run.stdout, bare.stdout, "stdout with and without meter")
-						sameRequests(t, run.apis.seen(), bare.apis.seen())
-					}
-				})
-			}
+			t.Run("with "+c.way(), func(t *testing.T) {
+				t.Parallel()
+				k.compare(t, c, bare, c.flags()...)
+			})
+			t.Run("without hooks", func(t *testing.T) {
+				t.Parallel()
+				switch c.without {
+				case metered:
+					k.compare(t, c, bare, "--no-hooks")
+				case fails:
+					k.refusesProxy(t, c)
+				}
+			})
 		})
 	}
 }
 
-// runs are the ways in which a client is metered, with meter's flags.
-func (c client) runs() map[string][]string {
-	runs := map[string][]string{"hooks": nil}
-	if c.without == metered {
-		runs["no hooks"] = []string{"--no-hooks"}
+// compare runs a client with flags of meter, and beside its run without meter, if there is one.
+func (k *clientKit) compare(t *testing.T, c client, bare *clientRun, flags ...string) {
+	t.Helper()
+	run := k.prepare(t)
+	run.metered(t, c, flags...)
+	run.holds(t, c)
+	run.inLedger(t)
+	if bare != nil {
+		check.Equal(t, run.stdout, bare.stdout, "stdout with and without meter")
+		sameRequests(t, run.apis.seen(), bare.apis.seen())
 	}
-	if c.java {
-		runs = map[string][]string{"java": {"--java"}}
+}
+
+// refusesProxy fails the test unless a client that trusts a list of its own fails, uncharged,
+// and meter names the host.
+func (k *clientKit) refusesProxy(t *testing.T, c client) {
+	t.Helper()
+	run := k.prepare(t)
+	run.metered(t, c, "--no-hooks")
+	check.Equal(t, run.code == 0, false, "the client succeeded")
+	check.Equal(t, len(run.apis.counted()), 0, "operations that arrived")
+	check.Contains(t, run.stderr, "refused by the program: it has its own CA list")
+	run.inLedger(t)
+}
+
+// chosenClients are those that are run with this effort.
+func chosenClients() []client {
+	least := effort.Of(small, ci, full)
+	return slices.DeleteFunc(slices.Clone(clients), func(c client) bool { return c.share < least })
+}
+
+// flags are those by which meter reaches a client.
+func (c client) flags() []string {
+	if c.without == flags {
+		return []string{"--java"}
 	}
-	return runs
+	return nil
+}
+
+// way names what meter reaches a client by.
+func (c client) way() string {
+	if c.without == flags {
+		return "java"
+	}
+	return "hooks"
 }
 
 // A clientRun is a client's program that has ended, and the fakes that it called.
@@ -73,26 +109,21 @@ type clientRun struct {
 }
 
 // bare runs a client by the company's proxy alone.
-func (k *clientKit) bare(t *testing.T, c client) *clientRun {
+func (r *clientRun) bare(t *testing.T, c client) {
 	t.Helper()
-	run := k.prepare(t)
-	cmd := exec.CommandContext(t.Context(), k.argv(c)[0], k.argv(c)[1:]...)
-	run.run(t, cmd, trusting(t, run.apis.file)...)
-	return run
+	argv := r.kit.argv(c)
+	r.run(t, exec.CommandContext(t.Context(), argv[0], argv[1:]...), trusting(t, r.apis.file)...)
 }
 
 // metered runs a client through quotactl meter.
-func (k *clientKit) metered(t *testing.T, c client, flags ...string) *clientRun {
+func (r *clientRun) metered(t *testing.T, c client, flags ...string) {
 	t.Helper()
-	run := k.prepare(t)
-	args := append([]string{"meter", "-c", run.config()}, flags...)
-	cmd := exec.CommandContext(t.Context(), "quotactl", append(append(args, "--"), k.argv(c)...)...)
+	args := append([]string{"meter", "-c", r.config()}, flags...)
 	var roots []string
 	if c.own != "" {
-		roots = []string{c.own + "=" + run.apis.file}
+		roots = []string{c.own + "=" + r.apis.file}
 	}
-	run.run(t, cmd, roots...)
-	return run
+	r.run(t, exec.CommandContext(t.Context(), "quotactl", append(append(args, "--"), r.kit.argv(c)...)...), roots...)
 }
 
 func (k *clientKit) prepare(t *testing.T) *clientRun {

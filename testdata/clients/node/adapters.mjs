@@ -80,7 +80,7 @@ export const adapters = {
   async got() {
     const { got } = await import('got');
     return async (url, { method, headers, body } = {}) => {
-      const answer = await got(url, { method, headers, body: stream(body), retry: { limit: 0 }, throwHttpErrors: method !== 'PUT' }); // 308 is no error of an upload
+      const answer = await got(url, { method, headers, body: stream(body), throwHttpErrors: method !== 'PUT' }); // 308 is no error of an upload
       return { status: answer.statusCode, header: (name) => answer.headers[name], text: answer.body };
     };
   },

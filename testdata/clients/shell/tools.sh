@@ -5,8 +5,14 @@ base=https://api.example.com
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-wget_body() { wget -q -O "$work/body" "$base/file" && echo "$(wc -c <"$work/body" | tr -d ' ') bytes"; }
-httpie_body() { http --ignore-stdin --check-status --print=b GET "$base/file" | wc -c | sed 's/ *\([0-9]*\)$/\1 bytes/'; }
+wget_body() {
+  wget -nv -O "$work/body" "$base/file" 2>"$work/said" || { cat "$work/said" >&2; return 8; }
+  echo "$(wc -c <"$work/body" | tr -d ' ') bytes"
+}
+httpie_body() {
+  http --ignore-stdin --check-status --print=b GET "$base/file" >"$work/body" || { cat "$work/body" >&2; return 1; }
+  echo "$(wc -c <"$work/body" | tr -d ' ') bytes"
+}
 httpie_upload() { head -c 1048576 /dev/zero | http --print=b POST "$base/upload" | jq -r '"\(.bytes) bytes"'; }
 pip_download() {
   PIP_DISABLE_PIP_VERSION_CHECK=1 "$PYTHON" -m pip download -q --no-cache-dir --no-deps --index-url https://packages.example.com/simple/ -d "$work" demo
@@ -17,7 +23,10 @@ cargo_search() {
   CARGO_HOME=$work/cargo cargo search -q --index sparse+https://packages.example.com/index/ demo
 }
 go_list() { cd "$work" && GOPROXY=https://packages.example.com/go GONOSUMDB='*' GOFLAGS=-mod=mod GOMODCACHE=$work/go GOCACHE=$work/cache go list -m -versions example.com/demo; }
-gh_issues() { echo "$(GH_TOKEN=an-example GH_NO_UPDATE_NOTIFIER=1 gh api --paginate repos/octo/hello/issues --jq '.[].id' | wc -l | tr -d ' ') issues"; }
+gh_issues() {
+  GH_TOKEN=an-example GH_NO_UPDATE_NOTIFIER=1 gh api --paginate repos/octo/hello/issues --jq '.[].id' >"$work/ids"
+  echo "$(wc -l <"$work/ids" | tr -d ' ') issues"
+}
 git_clone() { git clone -q https://git.example.com/repo.git "$work/repo" && git -C "$work/repo" log --format=%s; }
 # A child's child.
 child_status() { sh -c '"$PYTHON" -c "import subprocess; subprocess.run([\"curl\", \"-sSf\", \"-o\", \"/dev/null\", \"-w\", \"%{http_code}\\n\", \"https://api.example.com/file\"], check=True)"'; }
