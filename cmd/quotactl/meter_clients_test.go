@@ -26,6 +26,9 @@ func TestMeteredClients(t *testing.T) {
 	effort.Unraced(t)
 	chosen := chosenClients()
 	k := newClientKit(t, chosen)
+	if effort.Of(false, false, true) {
+		t.Cleanup(func() { k.inDocs(t, chosen) })
+	}
 	for _, c := range chosen {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

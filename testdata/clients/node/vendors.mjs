@@ -36,7 +36,7 @@ await run({
   },
   async channels() {
     const { WebClient } = await import('@slack/web-api');
-    const slack = new WebClient('xoxb-example');
+    const slack = new WebClient('xoxb-example', { logLevel: 'error' });
     let channels = 0;
     for await (const page of slack.paginate('conversations.list')) channels += page.channels.length;
     return `${channels} channels`;
