@@ -102,7 +102,7 @@ func (f *apis) resumable(upstream, operation string, units int, place string) {
 func serveEvents(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	for i := range 5 {
-		fmt.Fprintf(w, "data: {\"event\": %d}\n\n", i)
+		_, _ = fmt.Fprintf(w, "data: {\"event\": %d}\n\n", i)
 		_ = http.NewResponseController(w).Flush()
 	}
 }

@@ -87,7 +87,7 @@ func (f *apis) models() {
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
 		for _, word := range []string{"hel", "lo"} {
-			fmt.Fprintf(w, "data: {\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0,\"delta\":{\"content\":%q}}]}\n\n", word)
+			_, _ = fmt.Fprintf(w, "data: {\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0,\"delta\":{\"content\":%q}}]}\n\n", word)
 			_ = http.NewResponseController(w).Flush()
 		}
 		_, _ = io.WriteString(w, "data: [DONE]\n\n")
@@ -107,7 +107,7 @@ func (f *apis) models() {
 			`{"type":"message_stop"}`,
 		} {
 			name := strings.Split(event, `"`)[3]
-			fmt.Fprintf(w, "event: %s\ndata: %s\n\n", name, event)
+			_, _ = fmt.Fprintf(w, "event: %s\ndata: %s\n\n", name, event)
 			_ = http.NewResponseController(w).Flush()
 		}
 	})
