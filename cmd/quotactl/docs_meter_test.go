@@ -115,7 +115,7 @@ func TestDocumentedMeterExitCodes(t *testing.T) {
 	w.run(0, "quotactl", "lock", "youtube/key1", "--for", "2h")
 	meter(0, "--keep-exit -- curl -sS "+api+"/videos")
 	meter(0, "--keep-exit --on-refusal continue --job nightly -- curl -sS "+api+"/videos")
-	meter(exitExhausted, "--keep-exit --job nightly -- sh -c 'curl -sS "+api+"/videos; while :; do sleep 1; done'")
+	meter(143, "--keep-exit --job nightly -- sh -c 'curl -sS "+api+"/videos; while :; do sleep 1; done'")
 	w.run(0, "quotactl", "unlock", "youtube/key1")
 	config := string(must.Get(os.ReadFile(filepath.Join(w.dir, "costs.toml")))(t))
 	w.write("costs.toml", config+"\n[upstream.youtube.credential.key2]\n")

@@ -149,8 +149,8 @@ func (a *app) meter(ctx context.Context, f meterFlags, command []string) error {
 	left := g.Left(context.WithoutCancel(ctx))
 	err = errors.Join(g.Close(), store.Close())
 	tally := g.Tally()
-	if !f.quiet {
-		for _, line := range tally.Lines(cmp.Or(f.labels.Job, command[0]), a.errorScreen(), left) {
+	for i, line := range tally.Lines(cmp.Or(f.labels.Job, command[0]), a.errorScreen(), left) {
+		if i > 0 || !f.quiet {
 			a.say(line)
 		}
 	}

@@ -251,6 +251,8 @@ func (s sender) RoundTrip(req *http.Request) (*http.Response, error) {
 	switch {
 	case err != nil && !connected:
 		s.charged.Remove(c.id)
+	case c.id != "":
+		s.tally.count(func(all *Tally) { all.Own++ })
 	case c.budget != "":
 		s.tally.sent(c.budget)
 	}

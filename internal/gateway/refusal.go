@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
@@ -26,6 +27,7 @@ type refusal struct {
 	status int
 	text   string        // after "quotactl: "
 	kind   string        // the value of the header X-Quotactl
+	code   string        // of the error, for programs
 	after  time.Duration // when to retry; 0: never
 	limit  string
 	at     time.Time
@@ -40,7 +42,7 @@ const (
 )
 
 func wrong(status int, text string) *refusal {
-	return &refusal{status: status, text: text, kind: isError}
+	return &refusal{status: status, text: text, kind: isError, code: "quotactl_error"}
 }
 
 // refusalOf is the answer to a request that failed with an error.
@@ -57,7 +59,7 @@ func (h *handler) refusalOf(c *call, t target, err error) *refusal {
 		return h.exhausted(c, refused)
 	case errors.Is(err, budget.ErrUnavailable):
 		h.tally.storeAway(c.budget)
-		return &refusal{status: http.StatusServiceUnavailable, text: err.Error(), kind: isError, after: storeRetry}
+		return &refusal{status: http.StatusServiceUnavailable, text: err.Error(), kind: isError, code: "quotactl_unavailable", after: storeRetry}
 	case errors.As(err, &refused), errors.As(err, &uncharged):
 		return wrong(http.StatusServiceUnavailable, "the call could not be charged: "+err.Error())
 	case errors.Is(err, errWantsCertificate):
@@ -78,7 +80,7 @@ func isUntrusted(err error) bool {
 // misconfigured is the answer to a request that the configuration does not cover.
 func (h *handler) misconfigured(text string) *refusal {
 	h.tally.misconfigured(text)
-	return &refusal{status: http.StatusForbidden, text: text + ". Nothing was charged", kind: isRefused}
+	return &refusal{status: http.StatusForbidden, text: text + ". Nothing was charged", kind: isRefused, code: "not_configured"}
 }
 
 // exhausted is the answer to a call that does not fit: when to retry if that is soon, else one
@@ -86,7 +88,7 @@ func (h *handler) misconfigured(text string) *refusal {
 func (h *handler) exhausted(c *call, refused *budget.RefusedError) *refusal {
 	r := &refusal{
 		status: http.StatusTooManyRequests, kind: isRefused, after: refused.RetryAfter, at: refused.RetryAt,
-		limit: refused.Limit, final: c.upstream.Final,
+		limit: refused.Limit, final: c.upstream.Final, code: codeExceeded,
 	}
 	r.text = fmt.Sprintf("%s is spent until %s", c.budget, h.until(refused.RetryAt))
 	if errors.Is(refused, budget.ErrLocked) {
@@ -115,9 +117,8 @@ func (h *handler) until(at time.Time) string {
 
 // refuseWith writes a refusal in the form that the program's client understands.
 func (h *handler) refuseWith(w http.ResponseWriter, req *http.Request, r *refusal) {
-	if r.ends { // once the program has the answer, or could have
-		defer h.tally.end()
-		defer func() { _ = http.NewResponseController(w).Flush() }() // a program that is gone needs none
+	if r.ends { // once the answer is written
+		context.AfterFunc(req.Context(), h.tally.end)
 	}
 	header := w.Header()
 	header.Set("X-Quotactl", r.kind)
@@ -161,18 +162,21 @@ func isGRPC(req *http.Request) bool {
 	return strings.HasPrefix(req.Header.Get("Content-Type"), "application/grpc")
 }
 
+// codeExceeded is the code of refusals that more units would avoid.
+const codeExceeded = "quota_exceeded"
+
 // quotaExceeded is the problem type of draft-ietf-httpapi-ratelimit-headers.
 const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 
 // problem is a body that the clients of most APIs can show: the members of RFC 9457, and
 // those in which GitHub, OpenAI, Stripe and Google say why.
 type problem struct {
+	Message string  `json:"message"` // first: some show the beginning alone
 	Type    string  `json:"type,omitempty"`
 	Title   string  `json:"title"`
 	Status  int     `json:"status"`
 	Detail  string  `json:"detail"`
 	RetryAt string  `json:"retry_at,omitempty"`
-	Message string  `json:"message"`
 	Error   members `json:"error"`
 }
 
@@ -199,12 +203,9 @@ func (r *refusal) body(text string) (status int, body []byte) {
 		return status, r.final.Fill(text, status)
 	}
 	p := problem{Title: "quotactl refused the request; it was not sent", Status: status, Detail: text, Message: text}
-	p.Error = members{Code: "quota_exceeded", Type: "quota_exceeded", Message: text, Errors: []reason{{"quotaExceeded", "quotactl", text}}}
-	if r.kind == isRefused {
-		p.Type = quotaExceeded
-	} else {
-		p.Title, p.Error.Code, p.Error.Type = "quotactl could not pass the request on", "quotactl_error", "quotactl_error"
-		p.Error.Errors[0].Reason = "backendError"
+	p.Error = members{Code: r.code, Type: r.code, Message: text, Errors: []reason{{"backendError", "quotactl", text}}}
+	if r.code == codeExceeded {
+		p.Type, p.Error.Errors[0].Reason = quotaExceeded, "quotaExceeded"
 	}
 	if !r.at.IsZero() {
 		p.RetryAt = r.at.UTC().Format(time.RFC3339)

@@ -21,6 +21,8 @@ type Tally struct {
 	// Broken counts handshakes by host that the program broke off: it has a list of CAs of its
 	// own.
 	Broken map[string]int
+	// Own counts calls that the program charged itself.
+	Own int64
 	// Exhausted is the first final refusal; nil: there is none.
 	Exhausted *budget.RefusedError
 	// Misconfigured are the reasons, each once, why calls were refused that the configuration

@@ -35,8 +35,8 @@ func (g *Gateway) Left(ctx context.Context) map[string]budget.Status {
 	return left
 }
 
-// Lines sum up a command's calls for people: first what they took, then what else they must
-// know. name is that of the job, or of the command.
+// Lines sum up a command's calls for people: in the first line what they took, then what is
+// wrong, if anything. name is that of the job, or of the command.
 func (t *Tally) Lines(name string, on screen.Screen, left map[string]budget.Status) []string {
 	on = forPeople(on)
 	var first []string
@@ -51,8 +51,13 @@ func (t *Tally) Lines(name string, on screen.Screen, left map[string]budget.Stat
 		}
 		first = append(first, text)
 	}
-	if len(first) == 0 {
+	if t.Own > 0 {
+		first = append(first, count(on, t.Own, "call")+" that the program charged itself")
+	}
+	if len(first) == 0 && len(t.Misconfigured) == 0 {
 		first = append(first, "no call to an upstream of the configuration was seen")
+	} else if len(first) == 0 {
+		first = append(first, "no call was charged")
 	}
 	if passed := t.passedText(on); passed != "" {
 		first = append(first, passed)
@@ -83,7 +88,7 @@ func (t *Tally) passedText(on screen.Screen) string {
 	if len(parts) == 0 {
 		return ""
 	}
-	return strings.Join(parts, " and ") + " metered by no upstream"
+	return strings.Join(parts, " and ") + " passed unmetered"
 }
 
 // mostShown bounds how many hosts or paths a line names.
