@@ -49,6 +49,14 @@ func sections() []section {
 			},
 		},
 		{
+			title: "quotactl meter, beside a bare proxy with the same CA", bench: "^BenchmarkGateway$", times: "20x", pkgs: []string{"./internal/gateway"},
+			words: map[string]string{"Gateway/Redis": "a request, Redis", "Gateway/SQLite": "a request, SQLite"},
+			asked: []ask{
+				{name: "gateway/Gateway/.*", atOnce: "1", unit: "ratio", atLeast: 0.25}, {name: "gateway/Gateway/.*", atOnce: "64", unit: "ratio", atLeast: 0.4},
+				{name: "gateway/Gateway/.*", atOnce: "256", unit: "ratio", atLeast: 0.4},
+			},
+		},
+		{
 			title: "Large ledgers", bench: "^Benchmark(Million|Expiry)$", times: "5x", pkgs: stores,
 			words: map[string]string{
 				"Million": "beside 1,000,000 charges", "Expiry/rolling": "100,000 charges leave a rolling window at once",
