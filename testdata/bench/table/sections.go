@@ -91,6 +91,11 @@ func sections() []section {
 				"Decide/refused/learnt": "refused by the store, and remembered", "Decide/refused/remembered": "refused from memory",
 			},
 		},
+		{
+			title: "Programs under meter", bench: "^BenchmarkMeter$", times: "10x", pkgs: []string{"./cmd/quotactl"},
+			words: map[string]string{"Meter/start": "one that does nothing, beside exec", "Meter/calls": "100 calls that take 50 ms each, beside itself"},
+			asked: []ask{{name: "quotactl/Meter/start", unit: "later-ms", atMost: 60}, {name: "quotactl/Meter/calls", unit: "ratio", atMost: 1.1}},
+		},
 		{title: "Start, beside a program that prints a line", bench: "^BenchmarkStart", times: "20x", pkgs: []string{"./cmd/quotactl"}},
 		{title: "Shares and history on SQLite", bench: "^Benchmark(Shares|History)$", times: "40x", pkgs: []string{"./budget/sqlitestore"}},
 		{title: "Reading 30 days of history", bench: "^BenchmarkPast$", times: "20x", pkgs: stores},
