@@ -127,8 +127,7 @@ func TestMeterLabels(t *testing.T) {
 	check.Equal(t, strings.Contains(ledger.out.String(), "nightly"), true, ledger.out.String())
 }
 
-// A meter that was killed leaves certificates, which the next one removes, and no key. What the
-// command sends then is refused by nobody: its proxy is gone.
+// A meter that was killed leaves certificates, which the next one removes, and no key.
 func TestMeterKilled(t *testing.T) {
 	t.Parallel()
 	p, _ := newMeter(t, 10, "--", "sh", "-c", "echo ready >&2; read line")

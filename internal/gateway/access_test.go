@@ -31,7 +31,7 @@ func TestTheProxyAsksForItsToken(t *testing.T) {
 	} {
 		_, err := io.WriteString(conn, request)
 		must.Do(t, err)
-		resp := must.Get(http.ReadResponse(from, &http.Request{Method: http.MethodGet}))(t)
+		resp := must.Get(http.ReadResponse(from, &http.Request{Method: http.MethodGet}))(t) //nolint:bodyclose // the connection is kept
 		must.Get(io.Copy(io.Discard, resp.Body))(t)
 		check.Equal(t, resp.StatusCode, 407, request)
 		check.Equal(t, resp.Header.Get("Proxy-Authenticate"), `Basic realm="quotactl"`, request)
@@ -83,7 +83,7 @@ func TestChargedByTheProgram(t *testing.T) {
 		again := req.Clone(t.Context())
 		again.Header.Set(budgethttp.ChargedHeader, proof)
 		before := w.charged("any/main")
-		resp := must.Get(w.client(false).Do(again))(t)
+		resp := must.Get(w.client(false).Do(again))(t) //nolint:bodyclose // the next line does
 		_ = resp.Body.Close()
 		check.Equal(t, w.charged("any/main")-before, int64(min(i, 1)), proof)
 	}
@@ -93,7 +93,7 @@ func TestChargedByTheProgram(t *testing.T) {
 	must.Do(t, b.Close())
 }
 
-// A quotactl within asks the meter about itself, and is told once that an upstream is metered.
+// A quotactl in the command asks the meter about itself, and learns once that an upstream is metered.
 func TestTheMeterAnswersWhatIsWithin(t *testing.T) {
 	w := newWorld(t, worldConfig, hello, func(o *Options) {
 		o.Digest, o.Call.Labels = "digest", budget.Labels{Job: "nightly"}

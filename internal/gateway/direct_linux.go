@@ -11,8 +11,7 @@ import (
 	"strings"
 )
 
-// canTell reports whether it can be told here whose a connection is. The kernel's tables may be
-// hidden.
+// canTell reports whether isOurs works here: the kernel's tables may be hidden.
 func canTell(ctx context.Context) bool {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"net"
 )
 
-// canTell: whose a connection is cannot be told here.
+// canTell reports whether isOurs works here.
 func canTell(context.Context) bool { return false }
 
 func isOurs(net.Conn) bool { return false }

@@ -44,7 +44,7 @@ func TestRequestsArriveAsSent(t *testing.T) {
 		conn := w.opened("api.example.com:443", "api.example.com", "http/1.1")
 		_, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: api.example.com\r\nTE: trailers\r\nVia: 1.0 fred\r\nX-Forwarded-For: 1.2.3.4\r\nX-A: 1\r\nX-A: 2\r\nConnection: close\r\n\r\n", target)
 		must.Do(t, err)
-		resp := must.Get(http.ReadResponse(bufio.NewReader(conn), nil))(t)
+		resp := must.Get(http.ReadResponse(bufio.NewReader(conn), nil))(t) //nolint:bodyclose // the next line does
 		_ = resp.Body.Close()
 		check.Equal(t, resp.StatusCode, 200, target)
 		all := w.Requests()

@@ -224,8 +224,8 @@ func (o *owners) owned(upstream int, host, operation string) owned {
 	return found
 }
 
-// price orders operations by what they cost. What has no price is refused, which costs the
-// caller most.
+// price orders operations by their cost. An operation without a price comes last: its calls are
+// refused, which costs the caller most.
 func (w owned) price() int64 {
 	if w.upstream == nil {
 		return -1

@@ -189,7 +189,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// Of a path's part is shown what is a plain word.
+// A part of a path is shown if it is a plain word.
 func TestWordsOfPaths(t *testing.T) {
 	for part, want := range map[string]string{
 		"drive": "drive", "v3": "v3", "data-2.5_x": "data-2.5_x", "": "", "bot123:SECRET": "…", "AIzaSy": "…", "12345": "…",

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// peeked is a connection of which the beginning was looked at; Read returns it again.
+// peeked is a connection whose beginning was read already; Read returns it again.
 type peeked struct {
 	net.Conn
 	reader io.Reader
@@ -26,7 +26,7 @@ func (p *peeked) CloseWrite() error {
 	if half, ok := p.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}
-	return p.Conn.Close()
+	return p.Close()
 }
 
 // speaks is what a program speaks on a connection.

@@ -19,7 +19,7 @@ import (
 // storeRetry is when a program may retry after the store did not decide.
 const storeRetry = 5 * time.Second
 
-// shortWait is the longest time to a retry of which a program is told.
+// shortWait is the longest Retry-After in an answer.
 const shortWait = time.Minute
 
 // refusal is an answer that the gateway gives itself.

@@ -45,7 +45,7 @@ window = "24h"
 
 func noWait(o *Options) { o.Wait = new(time.Duration) }
 
-// What is refused for good is answered as the upstream does, ends the run, and costs nothing.
+// A refusal for good has the upstream's own form, ends the run, and costs nothing.
 func TestRefusedForGood(t *testing.T) {
 	w := newWorld(t, spentConfig, hello, noWait)
 	for _, h2 := range []bool{false, true} {
@@ -97,7 +97,7 @@ func TestNeverFits(t *testing.T) {
 	check.Equal(t, p.Message == p.Detail && p.Message == p.Error.Message && p.Error.Errors[0].Message == p.Message, true, body)
 }
 
-// A path that is no operation is refused with what to write, and costs nothing.
+// A refusal of an unknown operation names the line to write, and costs nothing.
 func TestNoOperation(t *testing.T) {
 	w := newWorld(t, spentConfig, hello)
 	resp, body := get(t, w.client(true), "https://pinned.example.com/other/secret-part") //nolint:bodyclose // get closes it
