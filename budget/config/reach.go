@@ -1,6 +1,7 @@
 package config
 
 import (
+	"net"
 	"net/url"
 	"path"
 	"strconv"
@@ -51,6 +52,9 @@ func readHosts(node Node, upstream string, taken claims) (list []Host) {
 		switch {
 		case !ok:
 			node.Fail("hosts%s: it is not a host: write \"api.example.com\" in small letters, \"api.example.com:8443\" with a port, or \"*.example.com\" for any host below example.com; an address with a path belongs to base_url", showPattern(text))
+			continue
+		case net.ParseIP(host.Name) != nil:
+			node.Fail("hosts = %q: certificates are made for names alone, so calls to an address cannot be opened: write a name, or base_url = \"http://…\"", text)
 			continue
 		case host.Port > 0 && host.Name[0] == '*':
 			node.Fail("hosts = %q: a host that begins with \"*.\" has no port: take it out, or name each host", text)

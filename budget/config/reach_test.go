@@ -17,7 +17,7 @@ func shop(name, lines, costs string) string {
 }
 
 func TestReachIsRead(t *testing.T) {
-	c := parse(t, shop("shop", `hosts = ["api.example.com", "*.shops.example.com", "api.example.com:8443", "127.0.0.1:80"]
+	c := parse(t, shop("shop", `hosts = ["api.example.com", "*.shops.example.com", "api.example.com:8443", "single:80"]
 base_url = ["https://www.example.com/api/v3/", "http://www.example.com:8080", "https://www.example.com:443"]
 secret = { header = "Authorization", prefix = "Bearer " }
 method_override = true
@@ -25,7 +25,7 @@ tunnel = true
 final = { status = 200, body = '{"ok":false,"error":"{message}"}' }`, "get = 1")+"id = [\"AKIA1\", \"me@example.com\"]\n[upstream.shop.credential.key2]\nid = \"AKIA2\"\n")
 	must.Do(t, c.Err())
 	u := c.Upstreams[0]
-	if want := []Host{{"api.example.com", 0}, {"*.shops.example.com", 0}, {"api.example.com", 8443}, {"127.0.0.1", 80}}; !reflect.DeepEqual(u.Hosts, want) {
+	if want := []Host{{"api.example.com", 0}, {"*.shops.example.com", 0}, {"api.example.com", 8443}, {"single", 80}}; !reflect.DeepEqual(u.Hosts, want) {
 		t.Errorf("hosts %+v, want %+v", u.Hosts, want)
 	}
 	check.Equal(t, fmt.Sprint(u.BaseURLs), "[https://www.example.com/api/v3 http://www.example.com:8080 https://www.example.com]", "base_url")

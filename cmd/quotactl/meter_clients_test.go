@@ -76,7 +76,7 @@ func (k *clientKit) refusesProxy(t *testing.T, c client) {
 	run.metered(t, c, "--no-hooks")
 	check.Equal(t, run.code == 0, false, "the client succeeded")
 	check.Equal(t, len(run.apis.counted()), 0, "operations that arrived")
-	check.Contains(t, run.stderr, "refused by the program: it has its own CA list")
+	check.Contains(t, run.stderr, "broken off by the program, as one with its own CA list does")
 	run.inLedger(t)
 }
 

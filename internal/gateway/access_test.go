@@ -109,7 +109,7 @@ func TestTheMeterAnswersWhatIsWithin(t *testing.T) {
 	env["HTTPS_PROXY"] = strings.Replace(proxy, "meter:", "meter:x", 1)
 	_, found := AskOuter(t.Context(), lookup, "")
 	check.Equal(t, found, false, "without the token")
-	delete(env, "QUOTACTL_METER")
+	env["HTTPS_PROXY"] = strings.Replace(proxy, "meter:", "ann:", 1)
 	_, found = AskOuter(t.Context(), lookup, "")
 	check.Equal(t, found, false, "without a meter")
 }

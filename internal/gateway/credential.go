@@ -147,7 +147,7 @@ func carriedBy(req *http.Request) (c carried) {
 		}
 	}
 	for name, values := range req.Header {
-		c.key = c.key || strings.HasSuffix(name, "-Key") || strings.HasSuffix(name, "-Token")
+		c.key = c.key || strings.HasSuffix(name, "Api-Key") || strings.HasSuffix(name, "-Token")
 		c.values, c.ids = append(c.values, values...), append(c.ids, values...)
 	}
 	for _, value := range req.Header.Values("Authorization") {

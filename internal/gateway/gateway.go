@@ -70,6 +70,7 @@ type Gateway struct {
 
 	ctx       context.Context // ends with the gateway
 	cancel    context.CancelFunc
+	stop      func()        // ends all requests, once
 	opened    chan net.Conn // connections that are served
 	listeners []net.Listener
 	servers   []*http.Server
@@ -90,6 +91,7 @@ func Start(ctx context.Context, o Options) (*Gateway, error) {
 		return nil, err
 	}
 	g.ctx, g.cancel = context.WithCancel(ctx)
+	g.stop = sync.OnceFunc(g.stopServing)
 	g.credentials = newCredentials(o.Config.Upstreams, o.Budgets, o.Secret, o.Say)
 	g.meters = &meters{open: o.Open, options: o.Call, wait: o.Wait, observer: g.tally.observer}
 	if err := g.listen(); err != nil {
@@ -163,7 +165,7 @@ func targetIn(ctx context.Context, conn net.Conn) context.Context {
 func (g *Gateway) serve(l net.Listener, handler http.Handler, of func(context.Context, net.Conn) context.Context) {
 	server := &http.Server{
 		Handler: handler, ConnContext: of, BaseContext: func(net.Listener) context.Context { return g.ctx },
-		ReadHeaderTimeout: time.Minute, IdleTimeout: 10 * time.Minute, ErrorLog: g.serverLog(), MaxHeaderBytes: 1 << 20,
+		ReadHeaderTimeout: time.Minute, IdleTimeout: 10 * time.Minute, ErrorLog: g.serverLog(), MaxHeaderBytes: 1 << 20, DisableGeneralOptionsHandler: true,
 	}
 	g.servers = append(g.servers, server)
 	g.running.Go(func() { _ = server.Serve(l) }) // it ends with Close
@@ -256,12 +258,11 @@ func (g *Gateway) Env() []string { return g.around.env }
 // Exhausted is closed at the first refusal for good.
 func (g *Gateway) Exhausted() <-chan struct{} { return g.tally.spent }
 
-// closeTime bounds how long Close lets requests end by themselves.
+// closeTime bounds how long stop lets requests end by themselves.
 const closeTime = time.Second
 
-// Close ends the gateway: connections are closed, costs are recorded, and the folder is
-// removed. Tally is complete afterwards.
-func (g *Gateway) Close() error {
+// stopServing ends all requests.
+func (g *Gateway) stopServing() {
 	ctx, cancel := context.WithTimeout(g.ctx, closeTime)
 	defer cancel()
 	for _, l := range g.listeners {
@@ -279,6 +280,12 @@ func (g *Gateway) Close() error {
 	if g.wire != nil {
 		g.wire.usual.CloseIdleConnections()
 	}
+}
+
+// Close ends the gateway: connections are closed, costs are recorded, and the folder is
+// removed. Tally is complete afterwards.
+func (g *Gateway) Close() error {
+	g.stop()
 	errs := []error{g.meters.close()}
 	if g.around != nil {
 		errs = append(errs, g.around.close())

@@ -37,15 +37,18 @@ func (c *call) shown(t target) string {
 	return c.method + " " + t.authority() + "/" + first
 }
 
-// flow is a request's body that is read while the answer is written.
+// flow is a request's body that is read while the answer is written. The server closes it.
 type flow struct {
-	io.ReadCloser
+	io.Reader
 	ended atomic.Bool
 }
 
+// Close implements io.Closer.
+func (*flow) Close() error { return nil }
+
 // Read implements io.Reader.
 func (f *flow) Read(b []byte) (int, error) {
-	n, err := f.ReadCloser.Read(b)
+	n, err := f.Reader.Read(b)
 	if err != nil {
 		f.ended.Store(true)
 	}
@@ -119,10 +122,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	if !whole && req.ProtoMajor == 1 {
-		c.flows = &flow{ReadCloser: req.Body}
+		c.flows = &flow{Reader: req.Body}
 		req.Body = c.flows
 		c.admit = func() { _ = http.NewResponseController(w).EnableFullDuplex() } // every HTTP/1 connection can
 	}
+	w.Header()["Content-Type"] = nil // else the server guesses one where the upstream states none
 	h.proxy.ServeHTTP(only100{w}, req)
 }
 

@@ -34,15 +34,14 @@ const askTime = 2 * time.Second
 // AskOuter asks the meter that runs this program, if there is one and it answers, about an
 // upstream; empty: about none.
 func AskOuter(ctx context.Context, env func(string) (string, bool), upstream string) (outer Outer, found bool) {
-	at, _ := env("QUOTACTL_METER")
-	named, _ := env("HTTPS_PROXY")
+	named, _ := env("HTTPS_PROXY") // a runner may pass on nothing else
 	proxy, err := url.Parse(named)
-	if at == "" || err != nil || proxy.Host != at {
+	if err != nil || proxy.User.Username() != proxyUser {
 		return outer, false
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at+aboutPath+"?upstream="+url.QueryEscape(upstream), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+proxy.Host+aboutPath+"?upstream="+url.QueryEscape(upstream), nil)
 	if err != nil {
 		return outer, false
 	}

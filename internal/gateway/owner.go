@@ -95,12 +95,12 @@ func (o *owners) names() []string {
 // opens reports whether calls to a host and port are opened.
 func (o *owners) opens(host string, port int) bool {
 	return slices.ContainsFunc(o.places, func(p place) bool {
-		return p.covers(host, port) && !o.isTunnel(p) && !slices.Contains(o.tunnelled, host)
-	})
+		return p.covers(host, port) && !o.isTunnel(p)
+	}) && !slices.ContainsFunc(o.tunnelled, func(tunnel string) bool { return matches(tunnel, host) })
 }
 
 func (o *owners) isTunnel(p place) bool {
-	return o.upstreams[p.upstream].Tunnel || slices.Contains(o.tunnelled, p.host)
+	return o.upstreams[p.upstream].Tunnel || slices.ContainsFunc(o.tunnelled, func(tunnel string) bool { return matches(tunnel, p.host) })
 }
 
 // covers reports whether a place is at a host and port.
@@ -108,8 +108,13 @@ func (p place) covers(host string, port int) bool {
 	if p.port == 0 && port != 443 && port != 80 || p.port != 0 && p.port != port {
 		return false
 	}
-	parent, isBelow := strings.CutPrefix(p.host, "*")
-	return host == p.host || isBelow && strings.HasSuffix(host, parent) && len(host) > len(parent)
+	return matches(p.host, host)
+}
+
+// matches reports whether a host, or a pattern that begins with "*.", covers a host.
+func matches(pattern, host string) bool {
+	parent, isBelow := strings.CutPrefix(pattern, "*")
+	return host == pattern || isBelow && strings.HasSuffix(host, parent) && len(host) > len(parent)
 }
 
 // of finds whose a request is. It is judged as it was sent and as a server may read it, with
@@ -131,7 +136,8 @@ func (o *owners) of(req *http.Request, host string, port int) owned {
 
 // readings are the ways in which a server may read a path.
 func readings(sent *url.URL) []*url.URL {
-	decoded := &url.URL{Path: path.Clean("/" + strings.ReplaceAll(sent.Path, `\`, "/"))}
+	before, _, _ := strings.Cut(sent.Path, "#")
+	decoded := &url.URL{Path: path.Clean("/" + strings.ReplaceAll(before, `\`, "/"))}
 	if strings.HasSuffix(sent.Path, "/") && decoded.Path != "/" {
 		decoded.Path += "/"
 	}

@@ -66,7 +66,7 @@ func ownersOf(t *testing.T) (*owners, *config.Config) {
 	file := filepath.Join(t.TempDir(), "costs.toml")
 	must.Do(t, os.WriteFile(file, []byte(ownersConfig), 0o600))
 	cfg := must.Get(config.Load(file))(t)
-	return must.Get(newOwners(cfg.Upstreams, []string{"cut.myshopify.com"}))(t), cfg
+	return must.Get(newOwners(cfg.Upstreams, []string{"cut.myshopify.com", "*.cut.myshopify.com"}))(t), cfg
 }
 
 // The most specific claim decides; what nobody owns is nobody's; the dearer reading counts.
@@ -90,6 +90,7 @@ func TestOwners(t *testing.T) {
 		{"GET", "www.googleapis.com", 443, "/youtube/v3/search/../videos", "youtube list"},
 		{"GET", "www.googleapis.com", 443, `/youtube/v3/x\..\search`, "youtube unmatched"},
 		{"GET", "www.googleapis.com", 443, "/youtube%2Fv3%2Fsearch", "youtube search"},
+		{"GET", "www.googleapis.com", 443, "/youtube/v3/search#f", "youtube unmatched"},
 		{"HEAD", "www.googleapis.com", 443, "/youtube/v3/search", "youtube search"},
 		{"POST", "www.googleapis.com", 443, "/youtube/v3/videos", "youtube insert"},
 		{"POST GET", "www.googleapis.com", 443, "/youtube/v3/videos", "youtube list"},
@@ -125,6 +126,7 @@ func TestOwners(t *testing.T) {
 	}
 	check.EqualSlices(t, o.names(), []string{"*.myshopify.com", "sheets.example.com", "special.myshopify.com", "www.googleapis.com"}, "hosts")
 	check.Equal(t, o.opens("cut.myshopify.com", 443), false, "--tunnel")
+	check.Equal(t, o.opens("below.cut.myshopify.com", 443), false, "--tunnel of a pattern")
 	check.Equal(t, o.opens("whole.myshopify.com", 443), true, "beside it")
 }
 

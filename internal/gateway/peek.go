@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 )
 
@@ -16,6 +17,8 @@ type peeked struct {
 	net.Conn
 	reader io.Reader
 	target target
+
+	offersHTTP bool // its hello names a protocol that is served here
 }
 
 // Read implements net.Conn.
@@ -87,6 +90,7 @@ func (p *peeked) hello() (name string, err error) {
 		MinVersion: tls.VersionTLS12,
 		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 			name = strings.TrimSuffix(strings.ToLower(hello.ServerName), ".")
+			p.offersHTTP = slices.Contains(hello.SupportedProtos, "h2") || slices.Contains(hello.SupportedProtos, "http/1.1")
 			return nil, errHello
 		},
 	})

@@ -6,7 +6,6 @@ import (
 	"crypto/subtle"
 	"crypto/tls"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -47,8 +46,8 @@ func (f *front) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	switch {
 	case req.Method == http.MethodConnect:
 		f.connect(w, req)
-	case req.URL.Scheme == "http" && req.URL.Host != "":
-		f.plain(w, req)
+	case (req.URL.Scheme == "http" || req.URL.Scheme == "https") && req.URL.Host != "":
+		f.whole(w, req)
 	case req.URL.Path == aboutPath && req.Method == http.MethodGet:
 		f.about(w, req)
 	default:
@@ -62,9 +61,9 @@ func (f *front) hasToken(req *http.Request) bool {
 	return strings.EqualFold(scheme, "Basic") && subtle.ConstantTimeCompare([]byte(sent), []byte(want)) == 1
 }
 
-// plain serves a request for an address that begins with http://.
-func (f *front) plain(w http.ResponseWriter, req *http.Request) {
-	t, err := targetAt("http", req.URL.Host)
+// whole serves a request for a whole address. Some programs ask so for https, too.
+func (f *front) whole(w http.ResponseWriter, req *http.Request) {
+	t, err := targetAt(req.URL.Scheme, req.URL.Host)
 	if err != nil {
 		http.Error(w, "quotactl: "+err.Error(), http.StatusBadRequest)
 		return
@@ -137,9 +136,15 @@ func (f *front) open(conn net.Conn, from *bufio.Reader, t target, ahead net.Conn
 		f.hand(p)
 		return
 	}
-	f.tally.tunnel(t.host)
+	if err != nil && ahead == nil { // the program is gone
+		closeAll(conn)
+		return
+	}
+	if err == nil || back.isUsed() {
+		f.tally.tunnel(t.host)
+	}
 	defer context.AfterFunc(f.ctx, func() { closeAll(conn) })()
-	if ahead == nil && err == nil {
+	if ahead == nil {
 		if ahead, err = f.wire.dial(f.ctx, t.dial); err == nil {
 			back.from(ahead)
 		}
@@ -154,16 +159,19 @@ func (f *front) open(conn net.Conn, from *bufio.Reader, t target, ahead net.Conn
 // serveTLS serves a connection in the name of the host that it asks for.
 func (f *front) serveTLS(p *peeked, name string, t target) {
 	p.target = f.wire.named(t, name)
-	conn := tls.Server(p, &tls.Config{
-		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
+	offer := &tls.Config{
+		MinVersion:     tls.VersionTLS12,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return f.authority.leaf(name) },
-	})
+	}
+	if p.offersHTTP { // a program that offers HTTP/1.0 alone would be refused
+		offer.NextProtos = []string{"h2", "http/1.1"}
+	}
+	conn := tls.Server(p, offer)
 	ctx, cancel := context.WithTimeout(f.ctx, handshakeTime)
 	defer cancel()
 	if err := conn.HandshakeContext(ctx); err != nil {
 		f.options.Log.Debug("a program broke a handshake off", "host", name, "error", err)
-		var alert *net.OpError // OpenSSL's may be unreadable
-		if errors.As(err, &alert) && strings.HasSuffix(alert.Op, " error") {
+		if ctx.Err() == nil {
 			f.tally.broken(name)
 		}
 		closeAll(conn)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -156,6 +157,12 @@ func (h *handler) refuseWith(w http.ResponseWriter, req *http.Request, r *refusa
 	if req.Method != http.MethodHead {
 		_, _ = w.Write(body) // a program that is gone needs none
 	}
+	if c := callOf(req.Context()); c != nil && c.flows != nil && req.Header.Get("Expect") == "" {
+		// A program that sends all before it reads would lose the answer with the connection.
+		c.admit()
+		_ = http.NewResponseController(w).Flush() // as above
+		_, _ = io.Copy(io.Discard, c.flows)
+	}
 }
 
 func isGRPC(req *http.Request) bool {
@@ -208,7 +215,7 @@ func (r *refusal) body(text string) (status int, body []byte) {
 		p.Type, p.Error.Errors[0].Reason = quotaExceeded, "quotaExceeded"
 	}
 	if !r.at.IsZero() {
-		p.RetryAt = r.at.UTC().Format(time.RFC3339)
+		p.RetryAt = r.at.UTC().Format("2006-01-02T15:04:05.000000Z07:00")
 	}
 	body, _ = json.Marshal(p) // strings and numbers always can be
 	return status, body

@@ -43,6 +43,9 @@ func surround(o surroundOptions) (*surroundings, error) {
 	if o.java && o.direct == "" {
 		return nil, errors.New("--java: Java sends a proxy no password, and there is no listener here that asks for none: leave --java out")
 	}
+	if err := checkProxies(newEnvironment(o.env)); err != nil {
+		return nil, err
+	}
 	trusted := trustedBefore(newEnvironment(o.env))
 	roots := trusted.roots.Clone()
 	trusted.add(o.ca)
@@ -63,6 +66,24 @@ func surround(o surroundOptions) (*surroundings, error) {
 	return nil, fmt.Errorf("make a folder for the command's certificates: %w; set TMPDIR to a folder that can be written", failed)
 }
 
+// checkProxies finds variables of proxies that Go would ignore in silence. It does not show
+// them: they may have a password.
+func checkProxies(env environment) error {
+	for _, name := range []string{"HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"} {
+		address := env[name]
+		if !strings.Contains(address, "://") {
+			address = "http://" + address
+		}
+		if at, err := url.Parse(address); env[name] != "" && (err != nil || at.Host == "") {
+			return fmt.Errorf("%s in the environment is not a proxy's address: write http://host:port, with special characters of a password escaped", name)
+		}
+	}
+	if env["ALL_PROXY"]+env["all_proxy"] != "" && env["HTTPS_PROXY"]+env["https_proxy"] == "" {
+		return errors.New("ALL_PROXY is set, and HTTPS_PROXY is not: set HTTPS_PROXY and HTTP_PROXY to the proxy, or unset ALL_PROXY if there is none")
+	}
+	return nil
+}
+
 // makeFolder makes a folder that all users may read, since the command may start programs as
 // another user. It removes the folders of processes that were killed.
 func (s *surroundings) makeFolder(base string) error {
@@ -76,6 +97,9 @@ func (s *surroundings) makeFolder(base string) error {
 	const prefix = "quotactl-meter-"
 	abandoned, _ := filepath.Glob(filepath.Join(base, prefix+"*"))
 	for _, path := range abandoned {
+		if !isName(filepath.Base(path)[len(prefix):]) {
+			continue // somebody else's
+		}
 		if lock, err := lockFolder(path); err == nil {
 			_ = (&surroundings{folder: path, lock: lock}).close() // the next one tries again
 		}
@@ -95,6 +119,11 @@ func (s *surroundings) makeFolder(base string) error {
 		return errors.Join(err, os.Remove(made))
 	}
 	return nil
+}
+
+// isName reports whether a name may be rand.Text's.
+func isName(name string) bool {
+	return len(name) == len(rand.Text()) && strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""
 }
 
 // lockFolder locks a folder of ours, unless it is a link, or a living process has it locked.

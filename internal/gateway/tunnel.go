@@ -57,6 +57,13 @@ func (b *backward) silence() bool {
 	return b.silenced
 }
 
+// isUsed reports whether something has passed.
+func (b *backward) isUsed() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used
+}
+
 // forward copies what a program says to the server until it ends.
 func forward(server net.Conn, program io.Reader) {
 	_, err := io.Copy(server, program)

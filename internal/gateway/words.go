@@ -16,9 +16,10 @@ import (
 // statusTime bounds how long Left asks the store.
 const statusTime = 2 * time.Second
 
-// Left reads what the budgets of the calls have left. Those that the store does not answer for
-// are left out.
+// Left ends all requests, and reads what the budgets of the calls have left then. Those that the
+// store does not answer for are left out.
 func (g *Gateway) Left(ctx context.Context) map[string]budget.Status {
+	g.stop()
 	ctx, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
 	g.meters.mu.Lock()
@@ -64,7 +65,7 @@ func (t *Tally) Lines(name string, on screen.Screen, left map[string]budget.Stat
 	}
 	lines := []string{name + ": " + strings.Join(first, "; ")}
 	for _, host := range slices.Sorted(maps.Keys(t.Broken)) {
-		lines = append(lines, fmt.Sprintf("%s refused by the program: it has its own CA list; --tunnel %s lets it pass unmetered",
+		lines = append(lines, fmt.Sprintf("%s broken off by the program, as one with its own CA list does; --tunnel %s lets it pass unmetered",
 			wereText(on, t.Broken[host], "handshake", " with "+host), host))
 	}
 	for _, why := range t.Misconfigured {

@@ -144,7 +144,6 @@ func (w *world) charged(name string) (units int64) {
 	w.t.Helper()
 	b := must.Get(w.open(name))(w.t)
 	defer func() { must.Do(w.t, b.Close()) }()
-	w.g.Left(w.t.Context()) // what is recorded in the background is recorded then
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); runtime.Gosched() {
 		spent := must.Get(b.Spent(w.t.Context(), budget.ByOperation, 0))(w.t)
 		if spent.Total.Open == 0 {

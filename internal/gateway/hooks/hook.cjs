@@ -8,6 +8,7 @@ try {
   const ca = require('fs').readFileSync(env.QUOTACTL_METER_CA)
   const direct = /^(.*):(\d+)$/.exec(env.QUOTACTL_METER_DIRECT || '')
   const hosts = (env.QUOTACTL_METER_HOSTS || '').split(',')
+  const mark = Symbol.for('quotactl.meter') // another meter's hook has read the same variables
 
   const ascii = host => domainToASCII(String(host)).replace(/\.$/, '')
   const metered = name => name !== '' && hosts.some(h => name === h || (h[0] === '*' && name.endsWith(h.slice(1))))
@@ -21,17 +22,19 @@ try {
     if (direct && Number(o.port) === 443 && !o.socket && !o.path && metered(ascii(o.host)) &&
         (!o.servername || metered(ascii(o.servername))) && process.geteuid() === Number(env.QUOTACTL_METER_UID)) {
       o.servername = o.servername || ascii(o.host)
-      Object.assign(o, { host: direct[1], port: Number(direct[2]), localAddress: undefined, lookup: undefined })
+      Object.assign(o, { [mark]: true, host: direct[1], port: Number(direct[2]), localAddress: undefined, lookup: undefined })
     }
     return [o].concat(args.slice(1).filter(a => typeof a === 'function'))
   }
-  const mark = Symbol.for('quotactl.meter') // another meter's hook has read the same variables
   const connect = tls.connect
   if (!tls[mark]) {
     Object.defineProperty(tls, mark, { value: true })
     tls.connect = function (...args) {
       try { args = change(args) } catch (e) {}
-      return connect.apply(this, args)
+      const socket = connect.apply(this, args)
+      // http2-wrapper compares the port with that of its origin.
+      if (args[0] && args[0][mark]) Object.defineProperty(socket, 'remotePort', { value: 443, configurable: true })
+      return socket
     }
     require('module').syncBuiltinESMExports()
   }

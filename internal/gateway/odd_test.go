@@ -1,0 +1,126 @@
+package gateway
+
+import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
+)
+
+// Old versions of axios ask the proxy for the whole address also where it begins with https.
+func TestWholeAddressesOfHTTPS(t *testing.T) {
+	w := newWorld(t, worldConfig, hello)
+	proxy := must.Get(url.Parse(w.variable("HTTPS_PROXY")))(t)
+	for _, host := range []string{"api.example.com", "other.example.com"} {
+		conn := must.Get(net.Dial("tcp", proxy.Host))(t)
+		req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+host+"/a?b", nil))(t)
+		password, _ := proxy.User.Password()
+		req.SetBasicAuth(proxy.User.Username(), password)
+		_, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nProxy-Authorization: %s\r\nConnection: close\r\n\r\n",
+			req.URL, host, strings.Replace(req.Header.Get("Authorization"), "Basic", "basic", 1))
+		must.Do(t, err)
+		check.Equal(t, strings.Contains(string(must.Get(io.ReadAll(conn))(t)), "hello"), true, host)
+		must.Do(t, conn.Close())
+	}
+	check.Equal(t, w.charged("any/main"), 1, "units")
+}
+
+// A program may offer HTTP/1.0, or no protocol at all.
+func TestOldProtocols(t *testing.T) {
+	w := newWorld(t, worldConfig, hello)
+	for _, offer := range [][]string{nil, {"http/1.0"}, {"http/1.1"}, {"http/1.0", "http/1.1"}} {
+		conn := w.opened("api.example.com:443", "api.example.com", offer...)
+		_, err := io.WriteString(conn, "GET / HTTP/1.0\r\nHost: api.example.com\r\n\r\n")
+		must.Do(t, err)
+		check.Equal(t, strings.Contains(string(must.Get(io.ReadAll(conn))(t)), "hello"), true, fmt.Sprint(offer))
+	}
+}
+
+// Answers have no type that the upstream did not state; OPTIONS * is the upstream's to answer.
+func TestAnswersAreTheUpstreams(t *testing.T) {
+	w := newWorld(t, worldConfig, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header()["Content-Type"] = nil
+		_, _ = io.WriteString(w, `{"a":1}`)
+	})
+	resp, _ := get(t, w.client(true), "https://api.example.com/") //nolint:bodyclose // get closes it
+	check.Equal(t, len(resp.Header["Content-Type"]), 0, "Content-Type")
+	conn := w.opened("api.example.com:443", "api.example.com", "http/1.1")
+	_, err := io.WriteString(conn, "OPTIONS * HTTP/1.1\r\nHost: api.example.com\r\nConnection: close\r\n\r\n")
+	must.Do(t, err)
+	answer := must.Get(http.ReadResponse(bufio.NewReader(conn), nil))(t) //nolint:bodyclose // the next line does
+	_ = answer.Body.Close()
+	check.Equal(t, w.charged("any/main"), 2, "units")
+}
+
+// A program that sends all of a large upload before it reads gets the refusal, too.
+func TestLargeRefusedUploads(t *testing.T) {
+	w := newWorld(t, spentConfig, hello, noWait)
+	for range 2 {
+		get(t, w.client(true), "https://api.example.com/") //nolint:bodyclose // get closes it
+	}
+	const size = 20 << 20
+	conn := w.opened("api.example.com:443", "api.example.com", "http/1.1")
+	_, err := fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: api.example.com\r\nContent-Length: %d\r\n\r\n", size)
+	must.Do(t, err)
+	piece := make([]byte, 1<<20)
+	for range size / len(piece) {
+		_, err = conn.Write(piece)
+		must.Do(t, err)
+	}
+	answer := must.Get(http.ReadResponse(bufio.NewReader(conn), nil))(t) //nolint:bodyclose // the next line does
+	_ = answer.Body.Close()
+	check.Equal(t, answer.StatusCode, 402, "status")
+}
+
+// What a connection of the program that ends at once would have asked for is nobody's tunnel.
+func TestConnectionsThatEndAtOnce(t *testing.T) {
+	w := newWorld(t, worldConfig, hello)
+	for _, host := range []string{"api.example.com:443", "other.example.com:443"} {
+		must.Do(t, w.tunnel(host).Close())
+	}
+	conn := tls.Client(w.tunnel("api.example.com:443"), &tls.Config{ServerName: "api.example.com", MinVersion: tls.VersionTLS12})
+	check.Equal(t, conn.Handshake() != nil, true, "the program trusts nobody")
+	must.Do(t, conn.Close())
+	for end := time.Now().Add(time.Minute); w.g.Tally().Broken["api.example.com"] == 0 && time.Now().Before(end); {
+		runtime.Gosched()
+	}
+	check.Equal(t, w.g.Tally().Broken["api.example.com"], 1, "handshakes broken off")
+	check.Equal(t, len(w.g.Tally().Tunnels), 0, "tunnels")
+}
+
+// The sweep leaves folders that others made.
+func TestTheSweepLeavesOthers(t *testing.T) {
+	dir := t.TempDir()
+	thesis := filepath.Join(dir, "quotactl-meter-study", "thesis.txt")
+	must.Do(t, os.Mkdir(filepath.Dir(thesis), 0o700))
+	must.Do(t, os.WriteFile(thesis, nil, 0o600))
+	newWorld(t, worldConfig, hello, func(o *Options) { o.Temp = dir })
+	must.Get(os.Stat(thesis))(t)
+}
+
+// A proxy that would be ignored in silence is an error, which does not show its password.
+func TestProxiesThatCannotBeRead(t *testing.T) {
+	for variable, fits := range map[string]bool{
+		"HTTPS_PROXY=http://ann:S PW%zz@127.0.0.1:1": false, "https_proxy=http://": false, "ALL_PROXY=http://127.0.0.1:1": false,
+		"HTTPS_PROXY=http://ann:pw@proxy:3128": true, "HTTP_PROXY=proxy:3128": true, "HTTPS_PROXY=": true,
+	} {
+		name, value, _ := strings.Cut(variable, "=")
+		err := checkProxies(environment{name: value})
+		check.Equal(t, err == nil, fits, variable)
+		if err != nil {
+			check.Equal(t, strings.Contains(err.Error(), "PW"), false, err.Error())
+		}
+	}
+}
