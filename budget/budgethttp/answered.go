@@ -31,7 +31,7 @@ func (a *attempt) answered(resp *http.Response) {
 	upgraded := resp.StatusCode == http.StatusSwitchingProtocols
 	hasBody := resp.Body != nil && resp.Body != http.NoBody
 	seen := answer{status: resp.StatusCode, header: resp.Header}
-	seen.cached = a.isCached(resp)
+	seen.cached = a.options.Foreign || a.isCached(resp)
 	a.rememberSession(resp)
 
 	said := newCostSaid(a.cost.Actual, seen.header)
@@ -149,7 +149,7 @@ func (a *attempt) locked(status int, verdict Verdict, err error) error {
 	case err != nil:
 		log.Warn("the upstream refused a request, and nothing was locked", "error", err)
 	case verdict.Cached:
-		log.Warn("a cached response is a refusal, and nothing was locked")
+		log.Warn("a response from a cache, or to another key, is a refusal, and nothing was locked")
 	case verdict.Means == feedback.Overloaded:
 		log.Warn("the upstream is overloaded")
 	case verdict.Until.IsZero():

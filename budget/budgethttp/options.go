@@ -57,6 +57,9 @@ type Options struct {
 	Floor        int64
 	UseHeadroom  bool
 	OnStoreError budget.Policy
+	// Foreign: the request carries another key than the budget's, or none. What its response
+	// reports and refuses is about that key, so nothing is compared and nothing locked.
+	Foreign bool
 	// Refused says what happens when the budget refuses a request.
 	Refused Refused
 	// MaxWait bounds how long Wait waits, including the time the store takes. A call that

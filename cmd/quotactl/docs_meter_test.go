@@ -71,7 +71,7 @@ func TestDocumentedMeterCrontab(t *testing.T) {
 		name, _, _ := strings.Cut(entry, "=")
 		return !slices.Contains([]string{"YOUTUBE_API_KEY", "GORACE", "SSL_CERT_FILE", "HTTPS_PROXY"}, name)
 	})
-	for page, want := range map[string]string{"README.md": `^quotactl: nightly: 3 calls, 3 units of youtube/key1, [\d,]+ left until .*\n$`, meterPage: "^$"} {
+	for page, want := range map[string]string{"README.md": `^quotactl: nightly: 3 calls, 3 units of youtube/key1, [\d,]+ left in limit pool until .*\n$`, meterPage: "^$"} {
 		crontab := strings.NewReplacer("/home/ann", w.dir, "/etc/quotactl", w.dir, "PATH=", "PATH="+program+":"+python+":").
 			Replace((&docWay{w.docJob, page}).block("crontab"))
 		w.env = append(slices.Clone(own), "HOME="+w.dir)

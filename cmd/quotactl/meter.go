@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -78,7 +79,7 @@ func newMeterCommand(a *app) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.labels.Job, "job", "", "label the charges with a `JOB`; its settings apply")
+	flags.StringVar(&f.labels.Job, "job", "", "label the charges with a `JOB`, whose settings apply; a refusal for good then ends the command")
 	flags.StringVar(&f.labels.Region, "region", "", "label the charges with a `REGION`")
 	flags.StringSliceVar(&f.budgets, "budget", nil, "charge calls to the upstream of `BUDGET` to it; one for each upstream (else $QUOTACTL_BUDGET, else the job's)")
 	spanVar(flags, &f.wait, "wait", 0, "longest `SPAN` that a call waits for its units (else the job's max_wait, else 4s)")
@@ -88,7 +89,7 @@ func newMeterCommand(a *app) *cobra.Command {
 	spanVar(flags, &f.linger, "linger", defaultLinger, "wait up to `SPAN` for what the command has left running")
 	flags.BoolVar(&f.java, "java", false, "meter programs in Java, too")
 	flags.BoolVar(&f.noHooks, "no-hooks", false, "add no hooks to Python and Node")
-	flags.BoolVarP(&f.quiet, "quiet", "q", false, "do not sum up at the end")
+	flags.BoolVarP(&f.quiet, "quiet", "q", false, "say nothing at the end if all calls went well")
 	return cmd
 }
 
@@ -150,7 +151,7 @@ func (a *app) meter(ctx context.Context, f meterFlags, command []string) error {
 	err = errors.Join(g.Close(), store.Close())
 	tally := g.Tally()
 	for i, line := range tally.Lines(cmp.Or(f.labels.Job, command[0]), a.errorScreen(), left) {
-		if i > 0 || !f.quiet {
+		if i > 0 || !f.quiet || !tally.Well() {
 			a.say(line)
 		}
 	}
@@ -190,6 +191,9 @@ func (a *app) completeMeter(f *meterFlags, cfg *config.Config, list []*jobs.Job)
 	if f.onRefusal != "" && f.onRefusal != stopOnRefusal && f.onRefusal != continueOnRefusal {
 		return usage("--on-refusal %q: use stop or continue", f.onRefusal)
 	}
+	if err := (budget.Call{Operation: budgethttp.Unmatched, Labels: f.labels}).Validate(0); err != nil {
+		return err
+	}
 	a.warnOfJob(cfg, f.labels.Job)
 	if named, _ := a.env("QUOTACTL_BUDGET"); len(f.budgets) == 0 && named != "" {
 		f.budgets = strings.Split(named, ",")
@@ -201,9 +205,13 @@ func (a *app) completeMeter(f *meterFlags, cfg *config.Config, list []*jobs.Job)
 			}
 		}
 	}
-	for _, name := range f.budgets {
+	for i, name := range f.budgets {
 		if _, _, err := cfg.Find(name); err != nil {
 			return err
+		}
+		upstream, _, _ := strings.Cut(name, "/")
+		if slices.ContainsFunc(f.budgets[:i], func(other string) bool { return strings.HasPrefix(other, upstream+"/") }) {
+			return usage("--budget names two budgets of %s: give one for each upstream", upstream)
 		}
 	}
 	return nil

@@ -59,11 +59,15 @@ func TestMeterExits(t *testing.T) {
 		stdout string
 		stderr string // is in it
 	}{
-		"done":           {nil, one, 0, "answer to /v1/a\n", "quotactl: sh: 1 call, 1 unit of shop/main, 0 left until "},
-		"quiet":          {[]string{"-q"}, one, 0, "answer to /v1/a\n", ""},
+		"done":           {nil, one, 0, "answer to /v1/a\n", "quotactl: sh: 1 call, 1 unit of shop/main, 0 left in limit day until "},
+		"quiet":          {[]string{"-q"}, one + " -H X-Key:$TEST_KEY", 0, "answer to /v1/a\n", ""},
+		"not so quiet":   {[]string{"-q"}, `true`, 0, "", "no call to an upstream of the configuration was seen"},
+		"a wrong label":  {[]string{"--job", "nightly import"}, one, 2, "", "job label"},
+		"two budgets":    {[]string{"--budget", "shop/main", "--budget", "shop/main"}, one, 2, "", "two budgets of shop"},
+		"a wrong tunnel": {[]string{"--tunnel", "example.com"}, one, 2, "", "no upstream has this host; those that are opened are api.example.com"},
 		"its own code":   {nil, one + "; exit 3", 3, "answer to /v1/a\n", "1 call"},
 		"its signal":     {nil, one + "; kill -TERM $$", 143, "answer to /v1/a\n", "1 call"},
-		"refused":        {nil, both + "; exit 4", 75, "answer to /v1/a\n403\n", "1 unit of shop/main, 1 call refused, 0 left until "},
+		"refused":        {nil, both + "; exit 4", 75, "answer to /v1/a\n403\n", "1 unit of shop/main, 1 call refused, 0 left in limit day until "},
 		"kept":           {[]string{"--keep-exit"}, both + "; exit 4", 4, "answer to /v1/a\n403\n", "1 call refused"},
 		"stopped":        {[]string{"--job", "nightly"}, both + " >/dev/null; sleep 1000; echo no", 75, "answer to /v1/a\n", "quotactl: nightly: 1 call"},
 		"stop":           {[]string{"--on-refusal", "stop"}, "(" + both + " >/dev/null; sleep 1000) & wait; echo no", 75, "answer to /v1/a\n", ""},

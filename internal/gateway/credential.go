@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -19,8 +20,10 @@ import (
 type credentials struct {
 	key     [32]byte // of the digests, of this run alone
 	secrets map[digest][]string
-	named   []string          // the budgets of --budget or of the job
-	say     func(text string) // takes a sentence for the user; the same one again is nothing new
+	known   map[string]bool     // the budgets whose secret could be read
+	lacking map[string][]string // by upstream: which secrets could not be read, in words
+	named   []string            // the budgets of --budget or of the job
+	say     func(text string)   // takes a sentence for the user; the same one again is nothing new
 }
 
 // digest stands for a value that may be a secret.
@@ -36,13 +39,16 @@ func (e *noCredential) Error() string { return e.why }
 func newCredentials(
 	upstreams []config.Upstream, named []string, secret func(config.Credential) string, say func(string),
 ) *credentials {
-	c := &credentials{secrets: map[digest][]string{}, named: named, say: say}
+	c := &credentials{secrets: map[digest][]string{}, known: map[string]bool{}, lacking: map[string][]string{}, named: named, say: say}
 	_, _ = rand.Read(c.key[:]) // it never fails
 	for _, u := range upstreams {
 		for _, credential := range u.Credentials {
+			name, at := u.Name+"/"+credential.Label, cmp.Or(credential.SecretEnv, credential.SecretFile)
 			if value := strings.TrimSpace(secret(credential)); value != "" {
 				d := c.digest(value)
-				c.secrets[d] = append(c.secrets[d], u.Name+"/"+credential.Label)
+				c.secrets[d], c.known[name] = append(c.secrets[d], name), true
+			} else if at != "" {
+				c.lacking[u.Name] = append(c.lacking[u.Name], fmt.Sprintf("the secret of %s, in %s, cannot be read where meter runs", name, at))
 			}
 		}
 	}
@@ -56,8 +62,9 @@ func (c *credentials) digest(value string) (d digest) {
 	return d
 }
 
-// of returns the budget of a request. The error is a *noCredential.
-func (c *credentials) of(w owned, req *http.Request) (string, error) {
+// of returns the budget of a request, and whether the request carries none of its known
+// secrets. The error is a *noCredential.
+func (c *credentials) of(w owned, req *http.Request) (name string, foreign bool, err error) {
 	carried := carriedBy(req)
 	open := c.carrying(w, carried)
 	if len(open) == 0 {
@@ -68,25 +75,30 @@ func (c *credentials) of(w owned, req *http.Request) (string, error) {
 			return len(open) > 0 && !slices.Contains(open, name)
 		})
 		if len(fits) == 0 {
-			return "", &noCredential{fmt.Sprintf(
+			return "", false, &noCredential{fmt.Sprintf(
 				"the request carries what belongs to %s, but is to be charged to %s: run it with that credential's secret, or with --budget %s",
-				strings.Join(open, " and "), strings.Join(chosen, " or "), open[0])}
+				strings.Join(open, " and "), strings.Join(chosen, " or "), strings.Join(open, " or "))}
 		}
 		open = fits
 	}
 	if all := w.upstream.Credentials; len(open) == 0 && len(all) == 1 && all[0].Label != config.AnyCredential {
-		open = []string{w.upstream.Name + "/" + all[0].Label}
-		if carried.key {
-			c.say(fmt.Sprintf("calls to %s carry a key that is not in costs.toml; they are charged to %s", w.upstream.Name, open[0]))
+		name = w.upstream.Name + "/" + all[0].Label
+		if foreign = c.known[name]; foreign {
+			c.say(fmt.Sprintf("calls to %s carry another key than %s, or none: they are charged to it, and what their answers say of quotas is not believed", w.upstream.Name, name))
 		}
+		return name, foreign, nil
 	}
 	switch len(open) {
 	case 1:
-		return open[0], nil
+		return open[0], false, nil
 	case 0:
-		return "", &noCredential{fmt.Sprintf("nothing in the request says which credential of %s it uses: add --budget %s/LABEL, or write id = \"…\" in its table", w.upstream.Name, w.upstream.Name)}
+		why := fmt.Sprintf("nothing in the request says which credential of %s it uses: add --budget %s/LABEL, or write id = \"…\" in its table", w.upstream.Name, w.upstream.Name)
+		for _, lacking := range c.lacking[w.upstream.Name] {
+			why += "; " + lacking
+		}
+		return "", false, &noCredential{why}
 	}
-	return "", &noCredential{fmt.Sprintf("the request fits %s: add --budget %s", strings.Join(open, " and "), open[0])}
+	return "", false, &noCredential{fmt.Sprintf("the request fits %s: add --budget %s", strings.Join(open, " and "), strings.Join(open, " or --budget "))}
 }
 
 // chosen are the budgets of an upstream that the user named.
@@ -133,7 +145,6 @@ func identified(w owned, carried carried) (list []string) {
 type carried struct {
 	values []string // possible secrets
 	ids    []string // what identifies, and is not secret
-	key    bool     // there is a static key
 }
 
 // carriedBy reads query values, header values, Authorization after any scheme, and both halves
@@ -141,13 +152,11 @@ type carried struct {
 func carriedBy(req *http.Request) (c carried) {
 	for name, values := range req.URL.Query() {
 		c.values = append(c.values, values...)
-		c.key = c.key || strings.EqualFold(name, "key") || strings.EqualFold(name, "api_key")
 		if name == "X-Amz-Credential" {
 			c.addAccessKey(values[0])
 		}
 	}
-	for name, values := range req.Header {
-		c.key = c.key || strings.HasSuffix(name, "Api-Key") || strings.HasSuffix(name, "-Token")
+	for _, values := range req.Header {
 		c.values, c.ids = append(c.values, values...), append(c.ids, values...)
 	}
 	for _, value := range req.Header.Values("Authorization") {
@@ -172,7 +181,7 @@ func (c *carried) addAuthorization(value string) {
 			c.addAccessKey(credential)
 		}
 	default:
-		c.key = c.key || !c.addClient(rest) && !strings.HasPrefix(rest, "ya29.")
+		c.addClient(rest)
 	}
 }
 
@@ -182,21 +191,19 @@ func (c *carried) addAccessKey(scope string) {
 	c.ids = append(c.ids, id)
 }
 
-// addClient adds who a JWT was issued to, and reports whether it is one. Nobody has verified
-// it: it chooses between credentials, and lets nobody in.
-func (c *carried) addClient(token string) bool {
+// addClient adds who a JWT was issued to. Nobody has verified it: it chooses between
+// credentials, and lets nobody in.
+func (c *carried) addClient(token string) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
-		return false
+		return
 	}
 	text, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(parts[1], "="))
 	var claims struct {
 		Client string `json:"client_id"`
 		Party  string `json:"azp"`
 	}
-	if err != nil || json.Unmarshal(text, &claims) != nil {
-		return false
+	if err == nil && json.Unmarshal(text, &claims) == nil {
+		c.ids = append(c.ids, claims.Client, claims.Party)
 	}
-	c.ids = append(c.ids, claims.Client, claims.Party)
-	return true
 }

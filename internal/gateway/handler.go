@@ -21,11 +21,12 @@ const readFirst = 64 << 10
 // call is a request on its way through the handler.
 type call struct {
 	owned
-	method string
-	budget string // the budget's name; empty: it is not charged
-	id     string // of the charge that the program has made
-	flows  *flow  // the body, if it flows while the answer does; nil: it was read
-	admit  func() // prepares the program's connection for that
+	method  string
+	budget  string // the budget's name; empty: it is not charged
+	foreign bool   // it carries none of the budget's known secrets
+	id      string // of the charge that the program has made
+	flows   *flow  // the body, if it flows while the answer does; nil: it was read
+	admit   func() // prepares the program's connection for that
 }
 
 // shown is the call as a message may show it: without most of its path, which may have a secret.
@@ -109,7 +110,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	default:
 		var err error
 		if c.budget = h.meters.session(c.owned, req); c.budget == "" {
-			c.budget, err = h.credentials.of(c.owned, req)
+			c.budget, c.foreign, err = h.credentials.of(c.owned, req)
 		}
 		if err != nil {
 			h.failed(w, req, err)
@@ -228,7 +229,7 @@ func (h *handler) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, &notCharged{err}
 	}
 	options := metered.Options()
-	options.Operation = c.operation
+	options.Operation, options.Foreign = c.operation, c.foreign
 	return metered.RoundTrip(req.WithContext(budgethttp.With(req.Context(), options)))
 }
 

@@ -15,8 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
+	"github.com/quotactl/quotactl/internal/screen"
 )
 
 // Old versions of axios ask the proxy for the whole address also where it begins with https.
@@ -123,4 +125,72 @@ func TestProxiesThatCannotBeRead(t *testing.T) {
 			check.Equal(t, strings.Contains(err.Error(), "PW"), false, err.Error())
 		}
 	}
+}
+
+// What the answers to another key report and refuse says nothing about the budget's own.
+func TestAnswersToAnotherKey(t *testing.T) {
+	w := newWorld(t, `
+[upstream.any]
+hosts = ["api.example.com"]
+unknown_operation = 1
+[upstream.any.limit.hour]
+quota = 5000
+window = "1h"
+[upstream.any.report.left]
+limit = "hour"
+remaining = { header = "X-Remaining" }
+[upstream.any.refusal.spent]
+means = "exhausted"
+status = 403
+lock = "1h"
+[upstream.any.credential.main]
+secret_env = "KEY"
+`, func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("X-Remaining", "10")
+		if req.URL.Path == "/refused" {
+			w.WriteHeader(http.StatusForbidden)
+		}
+	}, func(o *Options) { o.Secret = func(config.Credential) string { return "own" } })
+	client := w.client(true)
+	for _, address := range []string{"/a", "/a?key=other", "/refused?key=other", "/refused", "/a"} {
+		get(t, client, "https://api.example.com"+address) //nolint:bodyclose // get closes it
+	}
+	check.Equal(t, w.charged("any/main"), 5, "units")
+	get(t, client, "https://api.example.com/a?key=own") //nolint:bodyclose // as above
+	check.Equal(t, w.charged("any/main"), 4990, "units with what its own key reports")
+}
+
+// A host of no upstream cannot be left out, and is probably mistyped.
+func TestTunnelsAreHostsOfUpstreams(t *testing.T) {
+	for tunnel, fits := range map[string]bool{
+		"api.example.com": true, "API.example.com.": true, "api.example.com:443": true, "*.example.com": true, "a.myshopify.com": true,
+		"example.com": false, "https://api.example.com": false, "api.example.org": false, "": false,
+	} {
+		w := newWorld(t, worldConfig, hello)
+		o, err := newOwners(w.cfg.Upstreams, []string{tunnel})
+		check.Equal(t, err == nil, fits, tunnel)
+		if fits {
+			check.Equal(t, o.opens("api.example.com", 443), tunnel == "a.myshopify.com", tunnel)
+		}
+	}
+}
+
+// A call that fails on its way is named with the reason, once for each host; and then not all
+// is well.
+func TestFailedCallsAreNamed(t *testing.T) {
+	w := newWorld(t, worldConfig, hello)
+	client := w.client(false)
+	get(t, client, "https://api.example.com/") //nolint:bodyclose // get closes it
+	tally := w.g.Tally()
+	check.Equal(t, tally.Well(), true, "well")
+	w.CloseClientConnections()
+	w.Internet.Close()
+	for range 2 {
+		resp, _ := get(t, client, "https://api.example.com/") //nolint:bodyclose // as above
+		check.Equal(t, resp.StatusCode, 502, "status")
+	}
+	tally = w.g.Tally()
+	check.Equal(t, tally.Well(), false, "well")
+	lines := tally.Lines("job", screen.Pipe(), nil)
+	check.Equal(t, strings.HasPrefix(lines[len(lines)-1], "2 calls to api.example.com failed: api.example.com did not answer: "), true, lines[len(lines)-1])
 }

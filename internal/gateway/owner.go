@@ -43,7 +43,7 @@ type owned struct {
 
 // newOwners reads whose request is whose. Hosts in tunnels are never opened.
 func newOwners(upstreams []config.Upstream, tunnels []string) (*owners, error) {
-	o := &owners{upstreams: upstreams, routes: budgethttp.NewRoutes(), tunnelled: tunnels}
+	o := &owners{upstreams: upstreams, routes: budgethttp.NewRoutes()}
 	for i, u := range upstreams {
 		for _, operation := range slices.Sorted(maps.Keys(u.Costs)) {
 			for _, pattern := range u.Costs[operation].Match {
@@ -66,7 +66,20 @@ func newOwners(upstreams []config.Upstream, tunnels []string) (*owners, error) {
 			})
 		}
 	}
-	return o, nil
+	return o, o.addTunnels(tunnels)
+}
+
+// addTunnels notes hosts that are never opened. One that no upstream has is an error: it would
+// change nothing.
+func (o *owners) addTunnels(tunnels []string) error {
+	for _, tunnel := range tunnels {
+		name := hostName(tunnel)
+		if !slices.ContainsFunc(o.places, func(p place) bool { return matches(name, p.host) || matches(p.host, name) }) {
+			return fmt.Errorf("--tunnel %s: no upstream has this host; those that are opened are %s", tunnel, strings.Join(o.names(), ", "))
+		}
+		o.tunnelled = append(o.tunnelled, name)
+	}
+	return nil
 }
 
 // patternHost is the host of a pattern of costs.toml.

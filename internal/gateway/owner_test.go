@@ -40,6 +40,7 @@ dear = { units = 50, match = "sheets.example.com/v4/dear/{id}" }
 quota = 100
 window = "24h"
 [upstream.sheets.credential.main]
+secret_env = "KEY3"
 id = ["AKIAEXAMPLE", "client-9"]
 
 [upstream.shops]
@@ -158,12 +159,12 @@ func TestCredentials(t *testing.T) {
 		"named as carried": {search + "?key=secret1", "", "", []string{"youtube/key1"}, "youtube/key1", ""},
 		"contradiction":    {search + "?key=secret1", "", "", []string{"youtube/key2"}, "carries what belongs to youtube/key1", ""},
 		"nothing":          {search, "Authorization", "Bearer ya29.short", nil, "--budget youtube/LABEL", ""},
-		"the only one":     {sheets, "", "", nil, "sheets/main", ""},
+		"the only one":     {sheets, "", "", nil, "sheets/main", "calls to sheets carry another key than sheets/main, or none: they are charged to it, and what their answers say of quotas is not believed"},
 		"by access key":    {sheets, "Authorization", "AWS4-HMAC-SHA256 Credential=AKIAEXAMPLE/20260101/x/y/aws4_request, SignedHeaders=host", nil, "sheets/main", ""},
 		"by JWT":           {sheets, "Authorization", "Bearer " + jwt, nil, "sheets/main", ""},
 		"by presigned":     {sheets + "?X-Amz-Credential=AKIAEXAMPLE%2F2026", "", "", nil, "sheets/main", ""},
-		"another's key":    {sheets, "Authorization", "Bearer other", nil, "sheets/main", "calls to sheets carry a key that is not in costs.toml; they are charged to sheets/main"},
-		"a short-lived":    {sheets, "Authorization", "Bearer ya29.short", nil, "sheets/main", ""},
+		"another's key":    {sheets, "Authorization", "Bearer other", nil, "sheets/main", "calls to sheets carry another key than sheets/main, or none: they are charged to it, and what their answers say of quotas is not believed"},
+		"its own":          {sheets, "Authorization", "Bearer secret3", nil, "sheets/main", ""},
 		"a shop":           {"https://a.myshopify.com/", "", "", nil, "shops/a", ""},
 		"a shop below":     {"https://a.b.myshopify.com/", "", "", nil, "shops/a.b", ""},
 		"a shop, named":    {"https://a.myshopify.com/", "", "", []string{"shops/b"}, "carries what belongs to shops/a", ""},
@@ -173,13 +174,13 @@ func TestCredentials(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			said := ""
 			list := newCredentials(cfg.Upstreams, c.budgets, func(one config.Credential) string {
-				return map[string]string{"KEY1": " secret1\n", "KEY2": "secret2"}[one.SecretEnv]
+				return map[string]string{"KEY1": " secret1\n", "KEY2": "secret2", "KEY3": "secret3"}[one.SecretEnv]
 			}, func(text string) { said = text })
 			req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, c.address, nil))(t)
 			if c.header != "" {
 				req.Header.Set(c.header, c.value)
 			}
-			got, err := list.of(o.of(req, req.URL.Hostname(), 443), req)
+			got, _, err := list.of(o.of(req, req.URL.Hostname(), 443), req)
 			if err != nil {
 				got = err.Error()
 			}

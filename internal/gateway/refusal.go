@@ -20,6 +20,9 @@ import (
 // storeRetry is when a program may retry after the store did not decide.
 const storeRetry = 5 * time.Second
 
+// stopPause is how long a program may show the refusal that ends it.
+const stopPause = time.Second
+
 // shortWait is the longest Retry-After in an answer.
 const shortWait = time.Minute
 
@@ -62,13 +65,19 @@ func (h *handler) refusalOf(c *call, t target, err error) *refusal {
 		h.tally.storeAway(c.budget)
 		return &refusal{status: http.StatusServiceUnavailable, text: err.Error(), kind: isError, code: "quotactl_unavailable", after: storeRetry}
 	case errors.As(err, &refused), errors.As(err, &uncharged):
-		return wrong(http.StatusServiceUnavailable, "the call could not be charged: "+err.Error())
+		return h.broken(t, http.StatusServiceUnavailable, "the call could not be charged: "+err.Error())
 	case errors.Is(err, errWantsCertificate):
-		return wrong(http.StatusBadGateway, fmt.Sprintf("%s asks for a client certificate, which only the program has; --tunnel %s lets it pass unmetered. Nothing was charged", t.host, t.host))
+		return h.broken(t, http.StatusBadGateway, fmt.Sprintf("%s asks for a client certificate, which only the program has; --tunnel %s lets it pass unmetered. Nothing was charged", t.host, t.host))
 	case isUntrusted(err):
-		return wrong(http.StatusBadGateway, fmt.Sprintf("the certificate of %s does not verify: %s; --tunnel %s lets it pass unmetered. Nothing was charged", t.host, err, t.host))
+		return h.broken(t, http.StatusBadGateway, fmt.Sprintf("the certificate of %s does not verify: %s; if a company's proxy makes it, name that CA in SSL_CERT_FILE before meter starts; --tunnel %s lets the host pass unmetered. Nothing was charged", t.host, err, t.host))
 	}
-	return wrong(http.StatusBadGateway, fmt.Sprintf("%s did not answer: %s", t.host, err))
+	return h.broken(t, http.StatusBadGateway, fmt.Sprintf("%s did not answer: %s", t.host, err))
+}
+
+// broken is the answer to a call that failed on its way.
+func (h *handler) broken(t target, status int, text string) *refusal {
+	h.tally.failed(t.host, text)
+	return wrong(status, text)
 }
 
 func isUntrusted(err error) bool {
@@ -119,7 +128,7 @@ func (h *handler) until(at time.Time) string {
 // refuseWith writes a refusal in the form that the program's client understands.
 func (h *handler) refuseWith(w http.ResponseWriter, req *http.Request, r *refusal) {
 	if r.ends { // once the answer is written
-		context.AfterFunc(req.Context(), h.tally.end)
+		context.AfterFunc(req.Context(), func() { time.AfterFunc(stopPause, h.tally.end) })
 	}
 	header := w.Header()
 	header.Set("X-Quotactl", r.kind)
@@ -209,7 +218,11 @@ func (r *refusal) body(text string) (status int, body []byte) {
 	if r.final.Body != "" && r.kind == isRefused && (status == r.final.Status || r.final.Status >= http.StatusBadRequest) {
 		return status, r.final.Fill(text, status)
 	}
-	p := problem{Title: "quotactl refused the request; it was not sent", Status: status, Detail: text, Message: text}
+	title := "quotactl refused the request; it was not sent"
+	if r.kind == isError {
+		title = "quotactl could not pass the request on"
+	}
+	p := problem{Title: title, Status: status, Detail: text, Message: text}
 	p.Error = members{Code: r.code, Type: r.code, Message: text, Errors: []reason{{"backendError", "quotactl", text}}}
 	if r.code == codeExceeded {
 		p.Type, p.Error.Errors[0].Reason = quotaExceeded, "quotaExceeded"

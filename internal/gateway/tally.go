@@ -28,6 +28,9 @@ type Tally struct {
 	// Misconfigured are the reasons, each once, why calls were refused that the configuration
 	// does not cover.
 	Misconfigured []string
+	// Failed are calls by host that got an error of the gateway, and Why is the first one's.
+	Failed map[string]int
+	Why    map[string]string
 	// StoreAway counts calls that were refused because the store did not decide.
 	StoreAway int
 }
@@ -50,6 +53,7 @@ func newTally() *tally {
 	spent := make(chan struct{})
 	return &tally{spent: spent, end: sync.OnceFunc(func() { close(spent) }), t: Tally{
 		Budgets: map[string]*Spent{}, Passed: map[string]int{}, Tunnels: map[string]int{}, Broken: map[string]int{},
+		Failed: map[string]int{}, Why: map[string]string{},
 	}}
 }
 
@@ -70,6 +74,7 @@ func (t *tally) read() Tally {
 		all.Budgets[name] = &one
 	}
 	all.Passed, all.Tunnels, all.Broken = maps.Clone(t.t.Passed), maps.Clone(t.t.Tunnels), maps.Clone(t.t.Broken)
+	all.Failed, all.Why = maps.Clone(t.t.Failed), maps.Clone(t.t.Why)
 	all.Misconfigured = slices.Clone(t.t.Misconfigured)
 	return all
 }
@@ -121,6 +126,14 @@ func wordOr(part string) string {
 
 // sent counts a call that has left.
 func (t *tally) sent(budget string) { t.count(func(all *Tally) { all.of(budget).Calls++ }) }
+
+func (t *tally) failed(host, why string) {
+	t.count(func(all *Tally) {
+		if countNamed(all.Failed, host); all.Failed[host] == 1 {
+			all.Why[host] = why
+		}
+	})
+}
 
 func (t *tally) storeAway(budget string) {
 	t.count(func(all *Tally) { all.StoreAway++; all.of(budget) })

@@ -55,7 +55,7 @@ func (t *Tally) Lines(name string, on screen.Screen, left map[string]budget.Stat
 	if t.Own > 0 {
 		first = append(first, count(on, t.Own, "call")+" that the program charged itself")
 	}
-	if len(first) == 0 && len(t.Misconfigured) == 0 {
+	if len(first) == 0 && len(t.Misconfigured)+len(t.Failed) == 0 {
 		first = append(first, "no call to an upstream of the configuration was seen")
 	} else if len(first) == 0 {
 		first = append(first, "no call was charged")
@@ -68,6 +68,9 @@ func (t *Tally) Lines(name string, on screen.Screen, left map[string]budget.Stat
 		lines = append(lines, fmt.Sprintf("%s broken off by the program, as one with its own CA list does; --tunnel %s lets it pass unmetered",
 			wereText(on, t.Broken[host], "handshake", " with "+host), host))
 	}
+	for _, host := range slices.Sorted(maps.Keys(t.Failed)) {
+		lines = append(lines, fmt.Sprintf("%s to %s failed: %s", count(on, int64(t.Failed[host]), "call"), host, t.Why[host]))
+	}
 	for _, why := range t.Misconfigured {
 		lines = append(lines, "calls were refused: "+why)
 	}
@@ -75,6 +78,16 @@ func (t *Tally) Lines(name string, on screen.Screen, left map[string]budget.Stat
 		lines = append(lines, wereText(on, t.StoreAway, "call", "")+" refused because the store did not decide; quotactl doctor says why")
 	}
 	return lines
+}
+
+// Well reports whether there is nothing that somebody should look at: calls were seen, and none
+// was refused or failed.
+func (t *Tally) Well() bool {
+	refused := len(t.Misconfigured) + len(t.Failed) + t.StoreAway
+	for _, spent := range t.Budgets {
+		refused += int(spent.Final)
+	}
+	return refused == 0 && len(t.Budgets)+int(t.Own) > 0
 }
 
 // passedText is what no upstream meters.
@@ -113,12 +126,14 @@ func leftText(on screen.Screen, s budget.Status) string {
 	switch {
 	case tightest == nil:
 		return ""
+	case tightest.Lock != nil && tightest.Lock.Limit != "":
+		return fmt.Sprintf(", limit %s locked until %s", tightest.Lock.Limit, on.Time(tightest.Lock.Until))
 	case tightest.Lock != nil:
 		return ", locked until " + on.Time(tightest.Lock.Until)
 	case tightest.NextReturn.IsZero():
-		return fmt.Sprintf(", %s left", on.Number(tightest.Left))
+		return fmt.Sprintf(", %s left in limit %s", on.Number(tightest.Left), tightest.Limit.Name)
 	}
-	return fmt.Sprintf(", %s left until %s", on.Number(tightest.Left), on.Time(tightest.NextReturn))
+	return fmt.Sprintf(", %s left in limit %s until %s", on.Number(tightest.Left), tightest.Limit.Name, on.Time(tightest.NextReturn))
 }
 
 func count(on screen.Screen, n int64, what string) string {

@@ -220,8 +220,8 @@ func matches(pattern, operation string) bool {
 	return pattern == operation || all && strings.HasPrefix(operation, prefix)
 }
 
-// sample is a job for the first budget, in comments because scripts that call quotactl
-// charge need no job.
+// sample is a job for the first budget, in comments because programs under quotactl
+// meter need no job.
 func sample(parts []part) string {
 	budget := ""
 	for _, p := range parts {
@@ -229,8 +229,8 @@ func sample(parts []part) string {
 			budget = p.path[1] + "/" + strings.Replace(p.path[3], `"*"`, "main", 1)
 		}
 	}
-	return fmt.Sprintf(`# A job that quotactl run starts every night. Scripts that cron starts need no job: they
-# call quotactl charge.
+	return fmt.Sprintf(`# A job that quotactl run starts every night. Programs that cron starts need no job: put
+# quotactl meter in front of them.
 # [job.nightly]
 # budget   = %q
 # schedule = "30 2 * * *"
