@@ -76,7 +76,7 @@ func TestWrongRequests(t *testing.T) {
 		conn := w.opened("api.example.com:443", "api.example.com", "http/1.1")
 		_, err := io.WriteString(conn, request)
 		must.Do(t, err)
-		resp := must.Get(http.ReadResponse(bufio.NewReader(conn), nil))(t)
+		resp := must.Get(http.ReadResponse(bufio.NewReader(conn), nil))(t) //nolint:bodyclose // it is closed below
 		_ = resp.Body.Close()
 		check.Equal(t, resp.StatusCode, status, request)
 	}
@@ -118,7 +118,7 @@ func TestTheNameDecides(t *testing.T) {
 		conn := w.opened(c.connect, c.name, "http/1.1")
 		_, err := fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", strings.TrimSuffix(c.name+":"+strings.Split(c.connect, ":")[1], ":443"))
 		must.Do(t, err)
-		resp := must.Get(http.ReadResponse(bufio.NewReader(conn), nil))(t)
+		resp := must.Get(http.ReadResponse(bufio.NewReader(conn), nil))(t) //nolint:bodyclose // it is closed below
 		_ = resp.Body.Close()
 		check.Equal(t, resp.StatusCode, 200, c.connect+" "+c.name)
 		after := w.charged("any/main")

@@ -184,7 +184,7 @@ func TestFailedCallsAreNamed(t *testing.T) {
 	tally := w.g.Tally()
 	check.Equal(t, tally.Well(), true, "well")
 	w.CloseClientConnections()
-	w.Internet.Close()
+	w.Close()
 	for range 2 {
 		resp, _ := get(t, client, "https://api.example.com/") //nolint:bodyclose // as above
 		check.Equal(t, resp.StatusCode, 502, "status")

@@ -112,7 +112,7 @@ func TestRefusedGRPC(t *testing.T) {
 	w := newWorld(t, spentConfig, hello, noWait)
 	client := w.client(true)
 	for range 3 {
-		resp := must.Get(client.Post("https://api.example.com/x.Y/Z", "application/grpc+proto", strings.NewReader("abc")))(t)
+		resp := must.Get(client.Post("https://api.example.com/x.Y/Z", "application/grpc+proto", strings.NewReader("abc")))(t) //nolint:bodyclose // it is closed below
 		_ = resp.Body.Close()
 		if len(w.Requests()) == 2 && resp.Header.Get("X-Quotactl") != "" {
 			check.Equal(t, resp.StatusCode, 200, "status")

@@ -1,3 +1,4 @@
+//nolint:bodyclose // each test closes what it gets
 package gateway
 
 import (
@@ -242,7 +243,7 @@ func TestWebSockets(t *testing.T) {
 	_, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: api.example.com\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
 	must.Do(t, err)
 	from := bufio.NewReader(conn)
-	resp := must.Get(http.ReadResponse(from, nil))(t) //nolint:bodyclose // it has none
+	resp := must.Get(http.ReadResponse(from, nil))(t)
 	check.Equal(t, resp.StatusCode, 101, "status")
 	for _, word := range []string{"one", "two"} {
 		_, err = io.WriteString(conn, word)
@@ -267,9 +268,9 @@ func TestPlainHTTP(t *testing.T) {
 	w.g.wire.proxy = func(*url.URL) (*url.URL, error) { return address, nil }
 	w.g.wire.usual.Proxy = http.ProxyURL(address)
 	client := w.client(false)
-	_, body := get(t, client, "http://api.example.com/a%2Fb?c;d") //nolint:bodyclose // get closes it
+	_, body := get(t, client, "http://api.example.com/a%2Fb?c;d")
 	check.Equal(t, body, "http://api.example.com/a%2Fb?c;d api.example.com", "metered")
-	_, body = get(t, client, "http://other.example.com/x") //nolint:bodyclose // as above
+	_, body = get(t, client, "http://other.example.com/x")
 	check.Equal(t, body, "http://other.example.com/x other.example.com", "passed on")
 	conn := w.tunnel("api.example.com:80")
 	_, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: api.example.com\r\nConnection: close\r\n\r\n")
@@ -288,7 +289,7 @@ hosts = ["api.example.com"`), hello, func(o *Options) { o.Env = append(o.Env, "N
 	w.g.wire.proxy = func(*url.URL) (*url.URL, error) { return nil, nil } //nolint:nilnil // as net/http has it
 	w.g.wire.usual.Proxy = nil
 	check.Equal(t, strings.Contains(w.variable("NO_PROXY"), "127.0.0.1"), false, w.variable("NO_PROXY"))
-	get(t, w.client(false), server.URL+"/x") //nolint:bodyclose // get closes it
+	get(t, w.client(false), server.URL+"/x")
 	check.Equal(t, w.charged("any/main"), 1, "units")
 }
 
@@ -320,7 +321,7 @@ ask = { units = 50, actual = { json = "cost" }, match = "api.example.com/" }
 			}
 		}()
 		<-begun
-		get(t, client, "https://api.example.com/a") //nolint:bodyclose // get closes it
+		get(t, client, "https://api.example.com/a")
 		must.Do(t, w.g.Close())
 		check.Equal(t, w.g.Tally().Budgets["any/main"].Units >= 7, true, "the tally")
 		w.g = must.Get(Start(t.Context(), w.g.options))(t) // for the cleanup

@@ -131,9 +131,9 @@ func leftText(on screen.Screen, s budget.Status) string {
 	case tightest.Lock != nil:
 		return ", locked until " + on.Time(tightest.Lock.Until)
 	case tightest.NextReturn.IsZero():
-		return fmt.Sprintf(", %s left in limit %s", on.Number(tightest.Left), tightest.Limit.Name)
+		return fmt.Sprintf(", %s left in limit %s", on.Number(tightest.Left), tightest.Name)
 	}
-	return fmt.Sprintf(", %s left in limit %s until %s", on.Number(tightest.Left), tightest.Limit.Name, on.Time(tightest.NextReturn))
+	return fmt.Sprintf(", %s left in limit %s until %s", on.Number(tightest.Left), tightest.Name, on.Time(tightest.NextReturn))
 }
 
 func count(on screen.Screen, n int64, what string) string {
