@@ -28,6 +28,10 @@ func (f *apis) vendors() {
 		answerJSON(w, 200, map[string]any{"ok": true, "channels": []any{map[string]any{"id": "C1"}}, "response_metadata": map[string]any{"next_cursor": next}})
 	})
 	f.priced("POST dynamodb.us-east-1.amazonaws.com/{$}", "aws", "call", 2, func(w http.ResponseWriter, r *http.Request) {
+		if !isSigned(r) {
+			answerJSON(w, http.StatusBadRequest, map[string]string{"__type": "InvalidSignatureException", "message": "the signature does not fit"})
+			return
+		}
 		answer := map[string]any{"TableNames": []string{"one"}}
 		if body, _ := io.ReadAll(r.Body); !strings.Contains(string(body), "ExclusiveStartTableName") {
 			answer["LastEvaluatedTableName"] = "one"
