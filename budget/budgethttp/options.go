@@ -92,18 +92,23 @@ type Observer interface {
 	Unread(Unread)
 }
 
-// nobody is the Observer if Options has none.
-type nobody struct{}
+// NoObserver does nothing. An Observer that leaves calls out embeds it.
+type NoObserver struct{}
 
-func (nobody) Charged(budget.Receipt) {}
+// Charged implements [Observer].
+func (NoObserver) Charged(budget.Receipt) {}
 
-func (nobody) Settled(budget.Receipt, int64) {}
+// Settled implements [Observer].
+func (NoObserver) Settled(budget.Receipt, int64) {}
 
-func (nobody) Refused(Verdict) {}
+// Refused implements [Observer].
+func (NoObserver) Refused(Verdict) {}
 
-func (nobody) Drifted(budget.Drift) {}
+// Drifted implements [Observer].
+func (NoObserver) Drifted(budget.Drift) {}
 
-func (nobody) Unread(Unread) {}
+// Unread implements [Observer].
+func (NoObserver) Unread(Unread) {}
 
 // complete sets the defaults and validates the options.
 func (o *Options) complete(b *budget.Budget) error {
@@ -117,7 +122,7 @@ func (o *Options) complete(b *budget.Budget) error {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Observer == nil {
-		o.Observer = nobody{}
+		o.Observer = NoObserver{}
 	}
 	spec := b.Spec()
 	if _, priced := spec.Costs[o.Operation]; o.Operation != "" && !priced && !spec.Unknown.Allowed {

@@ -18,7 +18,7 @@ const ChargedHeader = "X-Quotactl-Charged"
 // outer is the quotactl meter that runs this program; the zero value is none.
 type outer struct {
 	token string   // the password of its proxy
-	hosts []string // that it opens; some begin with "*."
+	hosts []string // that it opens, and takes the proof off; some begin with "*."
 }
 
 func outerMeter(env func(string) (string, bool)) (o outer) {
@@ -34,11 +34,11 @@ func outerMeter(env func(string) (string, bool)) (o outer) {
 	return o
 }
 
-// opens reports whether the meter opens calls to a host, and so takes the proof off.
-func (o outer) opens(host string) bool {
-	return slices.ContainsFunc(o.hosts, func(name string) bool {
+// Covers reports whether a host is one of hosts, or below one that begins with "*.".
+func Covers(hosts []string, host string) bool {
+	return slices.ContainsFunc(hosts, func(name string) bool {
 		below, isBelow := strings.CutPrefix(name, "*")
-		return host == name || isBelow && strings.HasSuffix(host, below)
+		return host == name || isBelow && len(host) > len(below) && strings.HasSuffix(host, below)
 	})
 }
 
@@ -58,7 +58,7 @@ func Proof(token, budget, operation, id string, req *http.Request) string {
 // asks proxies.
 func (a *attempt) proven(out *http.Request) *http.Request {
 	base, usual := a.options.Base.(*http.Transport)
-	if a.outer.token == "" || usual && base.Proxy == nil || !a.outer.opens(shadow(out).Host) {
+	if a.outer.token == "" || usual && base.Proxy == nil || !Covers(a.outer.hosts, shadow(out).Host) {
 		return out
 	}
 	out.Header = out.Header.Clone()

@@ -32,7 +32,7 @@ func newRoutes(costs map[string]budget.Cost) (*Routes, error) {
 	r := NewRoutes()
 	for _, operation := range slices.Sorted(maps.Keys(costs)) {
 		for _, pattern := range costs[operation].Match {
-			if err := r.Add(pattern, operation); err != nil {
+			if _, err := r.Add(pattern, operation); err != nil {
 				return nil, fmt.Errorf("operation %s: match %q: %w", operation, pattern, err)
 			}
 		}
@@ -41,8 +41,9 @@ func newRoutes(costs map[string]budget.Cost) (*Routes, error) {
 }
 
 // Add registers a pattern. Requests of the pattern are the operation, which may be any text.
-// The error says why the pattern is invalid, or with which other one it conflicts.
-func (r *Routes) Add(pattern, operation string) (err error) {
+// It returns the pattern's host, which may begin with "*.". The error says why the pattern is
+// invalid, or with which other one it conflicts.
+func (r *Routes) Add(pattern, operation string) (host string, err error) {
 	defer func() { // the mux panics if it refuses
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%v; narrow it, or mend it", p)
@@ -52,35 +53,34 @@ func (r *Routes) Add(pattern, operation string) (err error) {
 	parent, isBelow := strings.CutPrefix(host, "*.")
 	switch {
 	case host == "":
-		return errors.New("it names no host, so that requests to any host would be charged")
+		return host, errors.New("it names no host, so that requests to any host would be charged")
 	case parent == "" || strings.Contains(parent, "*"):
-		return errors.New("a host may begin with \"*.\", and has no other wildcard")
+		return host, errors.New("a host may begin with \"*.\", and has no other wildcard")
 	}
 	r.mux.Handle(known, http.NotFoundHandler())
 	r.operations[known] = operation
 	if isBelow {
 		r.below[parent] = true
 	}
-	return nil
+	return host, nil
 }
 
-// muxPattern is a pattern with its host as muxHost writes it, and that host.
+// muxPattern is a pattern with its host as HostName writes it, and that host.
 func muxPattern(pattern string) (known, host string) {
 	before, path, hasPath := strings.Cut(pattern, "/")
 	method := ""
 	if i := strings.LastIndexAny(before, " \t"); i >= 0 {
 		method, before = before[:i+1], before[i+1:]
 	}
-	host = muxHost(before)
+	host = HostName(before)
 	if !hasPath {
 		return method + host, host // the mux refuses it
 	}
 	return method + host + "/" + path, host
 }
 
-// muxHost is a host without a port and the root's dot, in small letters, as the mux
-// compares it.
-func muxHost(host string) string {
+// HostName is a host as names are compared: without a port and the root's dot, in small letters.
+func HostName(host string) string {
 	return strings.TrimSuffix(strings.ToLower((&url.URL{Host: host}).Hostname()), ".")
 }
 
@@ -133,7 +133,7 @@ func shadow(req *http.Request) *http.Request {
 		}
 	}
 	return &http.Request{
-		Method: method, Host: muxHost(host),
+		Method: method, Host: HostName(host),
 		URL: &url.URL{Path: path.Path, RawPath: path.RawPath},
 	}
 }

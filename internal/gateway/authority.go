@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/quotactl/quotactl/budget/budgethttp"
 )
 
 // authority makes the certificates of one run. Its root has signed one intermediate, which is
@@ -82,7 +84,7 @@ func sign(template, parent *x509.Certificate, by *ecdsa.PrivateKey) (*x509.Certi
 // time. It is an error if the host is not metered.
 func (a *authority) leaf(name string) (*tls.Certificate, error) {
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
-	if net.ParseIP(name) != nil || !covered(a.hosts, name) {
+	if net.ParseIP(name) != nil || !budgethttp.Covers(a.hosts, name) {
 		return nil, fmt.Errorf("make a certificate for %q: it is not a metered host", name)
 	}
 	a.mu.Lock()
@@ -103,15 +105,4 @@ func (a *authority) leaf(name string) (*tls.Certificate, error) {
 // pem is the root, which programs have to trust.
 func (a *authority) pem() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.root.Raw})
-}
-
-// covered reports whether a host is one of hosts, or below one that begins with "*.".
-func covered(hosts []string, name string) bool {
-	for _, host := range hosts {
-		below, isPattern := strings.CutPrefix(host, "*")
-		if name == host || isPattern && len(name) > len(below) && strings.HasSuffix(name, below) {
-			return true
-		}
-	}
-	return false
 }

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -18,29 +19,23 @@ import (
 
 // credentials find the credential of a request.
 type credentials struct {
-	key     [32]byte // of the digests, of this run alone
-	secrets map[digest][]string
+	key     []byte              // of the digests, of this run alone
+	secrets map[string][]string // the budgets, by the digest of a secret
 	known   map[string]bool     // the budgets whose secret could be read
 	lacking map[string][]string // by upstream: which secrets could not be read, in words
 	named   []string            // the budgets of --budget or of the job
 	say     func(text string)   // takes a sentence for the user; the same one again is nothing new
 }
 
-// digest stands for a value that may be a secret.
-type digest [sha256.Size]byte
-
-// noCredential says why it is unknown whose a request is.
-type noCredential struct{ why string }
-
-func (e *noCredential) Error() string { return e.why }
-
 // newCredentials reads the secrets that can be read now. secret returns that of a credential;
 // empty if it cannot be read.
 func newCredentials(
 	upstreams []config.Upstream, named []string, secret func(config.Credential) string, say func(string),
 ) *credentials {
-	c := &credentials{secrets: map[digest][]string{}, known: map[string]bool{}, lacking: map[string][]string{}, named: named, say: say}
-	_, _ = rand.Read(c.key[:]) // it never fails
+	c := &credentials{
+		key: []byte(rand.Text()), secrets: map[string][]string{}, known: map[string]bool{}, lacking: map[string][]string{},
+		named: named, say: say,
+	}
 	for _, u := range upstreams {
 		for _, credential := range u.Credentials {
 			name, at := u.Name+"/"+credential.Label, cmp.Or(credential.SecretEnv, credential.SecretFile)
@@ -55,29 +50,27 @@ func newCredentials(
 	return c
 }
 
-func (c *credentials) digest(value string) (d digest) {
-	mac := hmac.New(sha256.New, c.key[:])
+// digest stands for a value that may be a secret.
+func (c *credentials) digest(value string) string {
+	mac := hmac.New(sha256.New, c.key)
 	_, _ = mac.Write([]byte(value)) // it never fails
-	copy(d[:], mac.Sum(nil))
-	return d
+	return string(mac.Sum(nil))
 }
 
 // of returns the budget of a request, and whether the request carries none of its known
-// secrets. The error is a *noCredential.
+// secrets. The error says why the budget is unknown.
 func (c *credentials) of(w owned, req *http.Request) (name string, foreign bool, err error) {
 	carried := carriedBy(req)
 	open := c.carrying(w, carried)
 	if len(open) == 0 {
 		open = identified(w, carried)
 	}
-	if chosen := c.chosen(w.upstream.Name); len(chosen) > 0 {
-		fits := slices.DeleteFunc(slices.Clone(chosen), func(name string) bool {
-			return len(open) > 0 && !slices.Contains(open, name)
-		})
+	if chosen := keep(c.named, w.has); len(chosen) > 0 {
+		fits := keep(chosen, func(name string) bool { return len(open) == 0 || slices.Contains(open, name) })
 		if len(fits) == 0 {
-			return "", false, &noCredential{fmt.Sprintf(
+			return "", false, fmt.Errorf(
 				"the request carries what belongs to %s, but is to be charged to %s: run it with that credential's secret, or with --budget %s",
-				strings.Join(open, " and "), strings.Join(chosen, " or "), strings.Join(open, " or "))}
+				strings.Join(open, " and "), strings.Join(chosen, " or "), strings.Join(open, " or "))
 		}
 		open = fits
 	}
@@ -93,29 +86,21 @@ func (c *credentials) of(w owned, req *http.Request) (name string, foreign bool,
 		return open[0], false, nil
 	case 0:
 		why := fmt.Sprintf("nothing in the request says which credential of %s it uses: add --budget %s/LABEL, or write id = \"…\" in its table", w.upstream.Name, w.upstream.Name)
-		for _, lacking := range c.lacking[w.upstream.Name] {
-			why += "; " + lacking
-		}
-		return "", false, &noCredential{why}
+		return "", false, errors.New(strings.Join(append([]string{why}, c.lacking[w.upstream.Name]...), "; "))
 	}
-	return "", false, &noCredential{fmt.Sprintf("the request fits %s: add --budget %s", strings.Join(open, " and "), strings.Join(open, " or --budget "))}
+	return "", false, fmt.Errorf("the request fits %s: add --budget %s", strings.Join(open, " and "), strings.Join(open, " or --budget "))
 }
 
-// chosen are the budgets of an upstream that the user named.
-func (c *credentials) chosen(upstream string) (list []string) {
-	for _, name := range c.named {
-		if strings.HasPrefix(name, upstream+"/") {
-			list = append(list, name)
-		}
-	}
-	return list
+// keep are those of a list for which something holds.
+func keep(list []string, holds func(string) bool) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(one string) bool { return !holds(one) })
 }
 
 // carrying are the budgets of an upstream whose secret is carried.
 func (c *credentials) carrying(w owned, carried carried) (list []string) {
 	for _, value := range carried.values {
 		for _, name := range c.secrets[c.digest(value)] {
-			if strings.HasPrefix(name, w.upstream.Name+"/") && !slices.Contains(list, name) {
+			if w.has(name) && !slices.Contains(list, name) {
 				list = append(list, name)
 			}
 		}

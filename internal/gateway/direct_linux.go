@@ -11,37 +11,23 @@ import (
 	"strings"
 )
 
-// canTell reports whether isOurs works here: the kernel's tables may be hidden.
-func canTell(ctx context.Context) bool {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+// canTell reports whether it can be told here whose a connection is, by one to a listener of this
+// process. The kernel's tables may be hidden.
+func canTell(ctx context.Context, l net.Listener) bool {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", l.Addr().String())
 	if err != nil {
 		return false
 	}
-	defer closeListener(l)
-	ours, err := (&net.Dialer{}).DialContext(ctx, "tcp", l.Addr().String())
-	if err != nil {
-		return false
-	}
-	defer closeAll(ours)
-	theirs, err := l.Accept()
-	if err != nil {
-		return false
-	}
-	defer closeAll(theirs)
-	return isOurs(theirs)
+	defer closeAll(conn)
+	return isOurs(conn.LocalAddr(), conn.RemoteAddr())
 }
 
-func closeListener(l net.Listener) { _ = l.Close() } // nothing is lost
-
-// isOurs reports whether a connection on this machine is one of this process's user: whether
-// its other end is, by the kernel's tables, an established connection of that user.
-func isOurs(conn net.Conn) bool {
-	theirs, ok := conn.RemoteAddr().(*net.TCPAddr)
-	if !ok {
-		return false
-	}
-	ours, ok := conn.LocalAddr().(*net.TCPAddr)
-	if !ok {
+// isOurs reports whether the end of a connection on this machine that has the address from is,
+// by the kernel's tables, an established connection of this process's user.
+func isOurs(from, to net.Addr) bool {
+	theirs, isTCP := from.(*net.TCPAddr)
+	ours, _ := to.(*net.TCPAddr) // as the other one
+	if !isTCP {
 		return false
 	}
 	for range 2 { // the kernel may miss a row while others change

@@ -8,6 +8,6 @@ import (
 )
 
 // canTell reports whether isOurs works here.
-func canTell(context.Context) bool { return false }
+func canTell(context.Context, net.Listener) bool { return false }
 
-func isOurs(net.Conn) bool { return false }
+func isOurs(net.Addr, net.Addr) bool { return false }

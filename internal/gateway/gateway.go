@@ -7,7 +7,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log"
 	"log/slog"
 	mathrand "math/rand/v2"
 	"net"
@@ -68,13 +67,12 @@ type Gateway struct {
 	charged     *lru.Cache[string, struct{}] // ids of charges that the program made
 	busy        sync.RWMutex                 // a request holds it for reading, Close for writing
 
-	ctx       context.Context // ends with the gateway
-	cancel    context.CancelFunc
-	stop      func()        // ends all requests, once
-	opened    chan net.Conn // connections that are served
-	listeners []net.Listener
-	servers   []*http.Server
-	running   sync.WaitGroup
+	ctx     context.Context // ends with the gateway
+	cancel  context.CancelFunc
+	stop    func()       // ends all requests, once
+	server  *http.Server // of programs that ask the proxy, and of connections that are opened
+	opened  handed
+	running sync.WaitGroup
 }
 
 // Start starts a gateway. The error says what to mend.
@@ -86,14 +84,21 @@ func Start(ctx context.Context, o Options) (*Gateway, error) {
 	if len(owners.places) == 0 {
 		return nil, fmt.Errorf("%s names no host to meter: give an operation a match, or an upstream hosts = [\"…\"]", o.Config.File)
 	}
-	g := &Gateway{options: o, owners: owners, tally: newTally(), token: rand.Text(), opened: make(chan net.Conn)}
+	g := &Gateway{options: o, owners: owners, tally: newTally(), token: rand.Text()}
 	if g.charged, err = lru.New[string, struct{}](mostCharged); err != nil {
 		return nil, err
 	}
 	g.ctx, g.cancel = context.WithCancel(ctx)
 	g.stop = sync.OnceFunc(g.stopServing)
+	g.opened = handed{make(chan net.Conn), make(chan struct{})}
+	g.server = &http.Server{
+		ConnContext: targetIn, BaseContext: func(net.Listener) context.Context { return g.ctx },
+		ReadHeaderTimeout: time.Minute, IdleTimeout: 10 * time.Minute, MaxHeaderBytes: 1 << 20,
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), // mostly of programs that went away
+	}
 	g.credentials = newCredentials(o.Config.Upstreams, o.Budgets, o.Secret, o.Say)
-	g.meters = &meters{open: o.Open, options: o.Call, wait: o.Wait, observer: g.tally.observer}
+	g.meters = &meters{gateway: g, byName: map[string]*meter{}}
 	if err := g.listen(); err != nil {
 		return nil, errors.Join(err, g.Close())
 	}
@@ -113,14 +118,18 @@ func (g *Gateway) listen() (err error) {
 		env: g.options.Env, hosts: g.owners.names(), proxy: proxy.Addr().String(), token: g.token, ca: g.authority.pem(),
 		noHooks: g.options.NoHooks, java: g.options.Java, temp: g.options.Temp,
 	}
-	var direct net.Listener
-	if canTell(g.ctx) {
+	front := &front{Gateway: g, inner: newHandler(g)}
+	g.server.Handler = front
+	listeners := []net.Listener{proxy, g.opened}
+	if canTell(g.ctx, proxy) {
 		// Not 127.0.0.1, where a program may have a server of its own: the hook for Python knows the
 		// listener by its IP where a library hides the port.
-		if direct, err = g.listener(fmt.Sprintf("127.81.%d.%d:0", mathrand.IntN(256), 1+mathrand.IntN(254))); err != nil {
+		l, err := g.listener(fmt.Sprintf("127.81.%d.%d:0", mathrand.IntN(256), 1+mathrand.IntN(254)))
+		if err != nil {
 			return err
 		}
-		around.direct = direct.Addr().String()
+		around.direct = l.Addr().String()
+		listeners = append(listeners, direct{l, front})
 	}
 	if g.around, err = surround(around); err != nil {
 		return err
@@ -129,17 +138,8 @@ func (g *Gateway) listen() (err error) {
 		g.options.Say(text)
 	}
 	g.wire = newWire(g.around.roots, g.around.upstreamProxy)
-	g.meters.options.Base = sender{g}
-	inner := newHandler(g)
-	front := newFront(g, inner)
-	g.serve(g.handed(g.opened), inner, targetIn)
-	g.serve(proxy, front, nil)
-	if direct != nil {
-		trusted := make(chan net.Conn)
-		g.serve(g.handed(trusted), front, func(ctx context.Context, _ net.Conn) context.Context {
-			return context.WithValue(ctx, trustedKey{}, true)
-		})
-		g.running.Go(func() { front.direct(direct, trusted) })
+	for _, l := range listeners {
+		g.running.Go(func() { _ = g.server.Serve(l) }) // it ends with Close
 	}
 	return nil
 }
@@ -149,105 +149,78 @@ func (g *Gateway) listener(address string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on this machine for the command: %w", err)
 	}
-	g.listeners = append(g.listeners, l)
+	g.server.RegisterOnShutdown(func() { closeAll(l) })
 	return l, nil
 }
 
-// targetIn is the context of the requests of an opened connection.
+// targetIn is the context of a connection's requests: of one that was handed over, with its target.
 func targetIn(ctx context.Context, conn net.Conn) context.Context {
 	if opened, ok := conn.(*tls.Conn); ok {
 		conn = opened.NetConn()
 	}
-	p, _ := conn.(*peeked)
-	return context.WithValue(ctx, targetKey{}, p.target)
-}
-
-func (g *Gateway) serve(l net.Listener, handler http.Handler, of func(context.Context, net.Conn) context.Context) {
-	server := &http.Server{
-		Handler: handler, ConnContext: of, BaseContext: func(net.Listener) context.Context { return g.ctx },
-		ReadHeaderTimeout: time.Minute, IdleTimeout: 10 * time.Minute, ErrorLog: g.serverLog(), MaxHeaderBytes: 1 << 20, DisableGeneralOptionsHandler: true,
+	if p, ok := conn.(*peeked); ok {
+		return context.WithValue(ctx, targetKey{}, p.target)
 	}
-	g.servers = append(g.servers, server)
-	g.running.Go(func() { _ = server.Serve(l) }) // it ends with Close
-}
-
-// serverLog takes what net/http logs: mostly programs that went away.
-func (g *Gateway) serverLog() *log.Logger {
-	return slog.NewLogLogger(g.options.Log.Handler(), slog.LevelDebug)
+	return ctx
 }
 
 // handed is a listener of connections that something else accepted.
 type handed struct {
-	conns <-chan net.Conn
-	ctx   context.Context
-	end   context.CancelFunc
-}
-
-func (g *Gateway) handed(conns <-chan net.Conn) *handed {
-	ctx, end := context.WithCancel(g.ctx)
-	return &handed{conns, ctx, end}
+	conns  chan net.Conn
+	closed chan struct{}
 }
 
 // Accept implements net.Listener.
-func (h *handed) Accept() (net.Conn, error) {
+func (h handed) Accept() (net.Conn, error) {
 	select {
 	case conn := <-h.conns:
 		return conn, nil
-	case <-h.ctx.Done():
+	case <-h.closed:
 		return nil, net.ErrClosed
 	}
 }
 
-// Close implements net.Listener.
-func (h *handed) Close() error {
-	h.end()
+// Close implements net.Listener. The server calls it once.
+func (h handed) Close() error {
+	close(h.closed)
 	return nil
 }
 
 // Addr implements net.Listener.
-func (h *handed) Addr() net.Addr { return &net.TCPAddr{} }
+func (handed) Addr() net.Addr { return &net.TCPAddr{} }
 
-// acceptPause follows a failure to accept, such as too many open files.
-const acceptPause = 50 * time.Millisecond
+// direct is the listener that needs no token: connections of the same user that begin with TLS
+// are for the server that they name, and others ask the proxy.
+type direct struct {
+	net.Listener
+	front *front
+}
 
-// direct serves the listener that needs no token: connections of the same user that begin
-// with TLS are for the server that they name, and others ask the proxy.
-func (f *front) direct(l net.Listener, proxied chan<- net.Conn) {
+// Accept implements net.Listener. It returns no connection, since which server has it shows only
+// once the program speaks, but errors: after some of them the server goes on.
+func (d direct) Accept() (net.Conn, error) {
 	for {
-		conn, err := l.Accept()
+		conn, err := d.Listener.Accept()
 		if err != nil {
-			if f.ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
-				f.options.Log.Warn("a connection was not accepted", "error", err)
-				select {
-				case <-time.After(acceptPause):
-					continue
-				case <-f.ctx.Done():
-				}
-			}
-			return
+			return nil, err
 		}
-		f.running.Go(func() { f.directly(conn, proxied) })
+		d.front.running.Go(func() { d.front.directly(conn) })
 	}
 }
 
-func (f *front) directly(conn net.Conn, proxied chan<- net.Conn) {
-	if !isOurs(conn) {
+func (f *front) directly(conn net.Conn) {
+	if !isOurs(conn.RemoteAddr(), conn.LocalAddr()) {
 		closeAll(conn)
 		return
 	}
 	p, says, name, err := peek(f.ctx, conn, bufio.NewReader(conn))
-	if err == nil && says == speaksTLS && f.owners.opens(name, 443) {
+	switch {
+	case err == nil && says == speaksTLS && f.owners.opens(name, 443):
 		t, _ := targetAt("https", name)
 		f.serveTLS(p, name, t)
-		return
-	}
-	if err != nil || says != speaksHTTP {
-		closeAll(conn)
-		return
-	}
-	select {
-	case proxied <- p:
-	case <-f.ctx.Done():
+	case err == nil && says == speaksHTTP:
+		f.hand(p) // without a target
+	default:
 		closeAll(conn)
 	}
 }
@@ -265,16 +238,9 @@ const closeTime = time.Second
 func (g *Gateway) stopServing() {
 	ctx, cancel := context.WithTimeout(g.ctx, closeTime)
 	defer cancel()
-	for _, l := range g.listeners {
-		_ = l.Close() // nothing is lost
-	}
-	for _, server := range g.servers {
-		_ = server.Shutdown(ctx) // what takes longer is cut
-	}
+	_ = g.server.Shutdown(ctx) // what takes longer is cut
 	g.cancel()
-	for _, server := range g.servers {
-		_ = server.Close() // as above
-	}
+	_ = g.server.Close() // as above
 	g.running.Wait()
 	g.busy.Lock() // it is never unlocked: no request begins any more
 	if g.wire != nil {
@@ -293,5 +259,9 @@ func (g *Gateway) Close() error {
 	return errors.Join(errs...)
 }
 
-// Tally is what became of the calls so far.
-func (g *Gateway) Tally() Tally { return g.tally.read() }
+// Tally is what became of the calls. It is read when no call is under way.
+func (g *Gateway) Tally() Tally {
+	g.tally.mu.Lock()
+	defer g.tally.mu.Unlock()
+	return g.tally.t
+}

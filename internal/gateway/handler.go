@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -21,6 +22,7 @@ const readFirst = 64 << 10
 // call is a request on its way through the handler.
 type call struct {
 	owned
+	target
 	method  string
 	budget  string // the budget's name; empty: it is not charged
 	foreign bool   // it carries none of the budget's known secrets
@@ -30,12 +32,12 @@ type call struct {
 }
 
 // shown is the call as a message may show it: without most of its path, which may have a secret.
-func (c *call) shown(t target) string {
+func (c *call) shown() string {
 	first, _, more := strings.Cut(strings.TrimPrefix(c.path, "/"), "/")
 	if first = wordOr(first); more {
 		first += "/…"
 	}
-	return c.method + " " + t.authority() + "/" + first
+	return c.method + " " + c.authority() + "/" + first
 }
 
 // flow is a request's body that is read while the answer is written. The server closes it.
@@ -66,27 +68,25 @@ func callOf(ctx context.Context) *call {
 // handler meters the requests of opened connections.
 type handler struct {
 	*Gateway
-	proxy  *httputil.ReverseProxy
-	sender sender
+	proxy *httputil.ReverseProxy
 }
 
 func newHandler(g *Gateway) *handler {
-	h := &handler{Gateway: g, sender: sender{g}}
+	h := &handler{Gateway: g}
 	// A FlushInterval below 0 would send the header of an answer without a body apart from its
 	// end, which gRPC takes for a broken stream.
 	h.proxy = &httputil.ReverseProxy{
-		Rewrite: g.rewrite, Transport: h, ModifyResponse: h.answered, ErrorHandler: h.failed, ErrorLog: g.serverLog(),
+		Rewrite: g.rewrite, Transport: h, ModifyResponse: h.answered, ErrorHandler: h.failed, ErrorLog: g.server.ErrorLog,
 	}
 	return h
 }
 
-// ServeHTTP implements http.Handler.
-func (h *handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+// serve serves a request for a target.
+func (h *handler) serve(w http.ResponseWriter, req *http.Request, t target) {
 	if !h.busy.TryRLock() { // the gateway closes
 		panic(http.ErrAbortHandler)
 	}
 	defer h.busy.RUnlock()
-	t := targetOf(req.Context())
 	switch {
 	case req.Host != "" && !t.isNamed(req.Host):
 		h.refuseWith(w, req, wrong(http.StatusMisdirectedRequest, "the connection was opened for "+t.host+", and the request is for another host"))
@@ -98,7 +98,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		h.refuseWith(w, req, wrong(http.StatusBadRequest, "the path does not begin with a slash"))
 		return
 	}
-	c := &call{owned: h.owners.of(req, t.host, t.port), method: req.Method}
+	c := &call{owned: h.owners.of(req, t.host, t.port), target: t, method: req.Method}
 	req = req.WithContext(context.WithValue(req.Context(), callKey{}, c))
 	switch {
 	case !h.owners.opens(t.host, t.port):
@@ -113,7 +113,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			c.budget, c.foreign, err = h.credentials.of(c.owned, req)
 		}
 		if err != nil {
-			h.failed(w, req, err)
+			h.refuseWith(w, req, h.misconfigured(err.Error()))
 			return
 		}
 	}
@@ -175,7 +175,7 @@ func (o only100) Unwrap() http.ResponseWriter { return o.ResponseWriter }
 
 // rewrite addresses a request to its upstream, and leaves all else as the program sent it.
 func (g *Gateway) rewrite(r *httputil.ProxyRequest) {
-	t := targetOf(r.In.Context())
+	t := callOf(r.In.Context()).target
 	out := r.Out
 	out.URL.Scheme, out.URL.Host, out.Host = t.scheme, t.authority(), r.In.Host
 	if out.Host == "" {
@@ -205,24 +205,19 @@ func (g *Gateway) rewrite(r *httputil.ProxyRequest) {
 
 // requestTarget is the path and query as they were sent.
 func requestTarget(req *http.Request) string {
-	sent := req.RequestURI
-	if scheme, rest, found := strings.Cut(sent, "://"); found && !strings.Contains(scheme, "/") {
-		slash := strings.IndexAny(rest, "/?")
-		if slash < 0 {
-			return "/"
-		}
-		if sent = rest[slash:]; sent[0] == '?' {
-			sent = "/" + sent
-		}
+	scheme, rest, found := strings.Cut(req.RequestURI, "://")
+	if !found || strings.Contains(scheme, "/") {
+		return req.RequestURI
 	}
-	return sent
+	slash := strings.IndexAny(rest+"/", "/?")
+	return "/" + strings.TrimPrefix(rest[slash:], "/")
 }
 
 // RoundTrip implements http.RoundTripper: it charges and sends what rewrite has addressed.
 func (h *handler) RoundTrip(req *http.Request) (*http.Response, error) {
 	c := callOf(req.Context())
 	if c.budget == "" {
-		return h.sender.RoundTrip(req)
+		return sender{h.Gateway}.RoundTrip(req)
 	}
 	metered, err := h.meters.of(c.budget)
 	if err != nil {
@@ -252,14 +247,15 @@ func (s sender) RoundTrip(req *http.Request) (*http.Response, error) {
 	req.Header.Del(budgethttp.ChargedHeader) // a meter around this one counts by another configuration
 	connected := false
 	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected = true }}
-	resp, err := s.wire.RoundTrip(req.WithContext(httptrace.WithClientTrace(req.Context(), trace)))
+	by := cmp.Or(c.apart, s.wire.usual)
+	resp, err := by.RoundTrip(req.WithContext(httptrace.WithClientTrace(req.Context(), trace)))
 	switch {
 	case err != nil && !connected:
 		s.charged.Remove(c.id)
 	case c.id != "":
 		s.tally.count(func(all *Tally) { all.Own++ })
 	case c.budget != "":
-		s.tally.sent(c.budget)
+		s.tally.count(func(all *Tally) { all.of(c.budget).Calls++ })
 	}
 	return resp, err
 }
@@ -278,5 +274,5 @@ func (h *handler) failed(w http.ResponseWriter, req *http.Request, err error) {
 	if req.Context().Err() != nil || errors.Is(err, context.Canceled) {
 		panic(http.ErrAbortHandler) // the program is gone
 	}
-	h.refuseWith(w, req, h.refusalOf(callOf(req.Context()), targetOf(req.Context()), err))
+	h.refuseWith(w, req, h.refusalOf(callOf(req.Context()), err))
 }

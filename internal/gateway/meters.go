@@ -3,7 +3,6 @@ package gateway
 import (
 	"errors"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -13,14 +12,10 @@ import (
 
 // meters are the transports of a gateway's budgets, each made with its budget's first call.
 type meters struct {
-	open     func(name string) (*budget.Budget, error)
-	options  budgethttp.Options
-	wait     *time.Duration // --wait; nil: the job's, else defaultWait
-	observer func(name string) budgethttp.Observer
+	gateway *Gateway
 
 	mu     sync.Mutex // guards all below
 	byName map[string]*meter
-	closed bool
 }
 
 type meter struct {
@@ -39,22 +34,19 @@ func (m *meters) of(name string) (*budgethttp.Transport, error) {
 	if one := m.byName[name]; one != nil {
 		return one.Transport, nil
 	}
-	if m.closed {
-		return nil, budget.ErrClosed
-	}
-	b, err := m.open(name)
+	b, err := m.gateway.options.Open(name)
 	if err != nil {
 		return nil, err
 	}
-	options := m.options
-	options.Observer = m.observer(name)
+	options := m.gateway.options.Call
+	options.Base, options.Observer = sender{m.gateway}, &observer{tally: m.gateway.tally, name: name}
 	spec := b.Spec()
-	wait := defaultWait
-	if said, ok := spec.MaxWait(options.Labels); ok {
-		wait = said
+	wait, said := spec.MaxWait(options.Labels)
+	if !said {
+		wait = defaultWait
 	}
-	if m.wait != nil {
-		wait = *m.wait
+	if always := m.gateway.options.Wait; always != nil {
+		wait = *always
 	}
 	if options.Refused = budgethttp.Fail; wait > 0 {
 		options.Refused, options.MaxWait = budgethttp.Wait, wait
@@ -62,9 +54,6 @@ func (m *meters) of(name string) (*budgethttp.Transport, error) {
 	transport, err := budgethttp.New(b, options)
 	if err != nil {
 		return nil, errors.Join(err, b.Close())
-	}
-	if m.byName == nil {
-		m.byName = map[string]*meter{}
 	}
 	m.byName[name] = &meter{transport, b}
 	return transport, nil
@@ -76,7 +65,7 @@ func (m *meters) session(w owned, req *http.Request) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for name, one := range m.byName {
-		if strings.HasPrefix(name, w.upstream.Name+"/") && one.Knows(req, w.operation) {
+		if w.has(name) && one.Knows(req, w.operation) {
 			return name
 		}
 	}
@@ -87,7 +76,6 @@ func (m *meters) session(w owned, req *http.Request) string {
 func (m *meters) close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.closed = true
 	var errs []error
 	for _, one := range m.byName {
 		errs = append(errs, one.budget.Close())

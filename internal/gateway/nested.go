@@ -39,17 +39,12 @@ func AskOuter(ctx context.Context, env func(string) (string, bool), upstream str
 	if err != nil || proxy.User.Username() != proxyUser {
 		return outer, false
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTime)
-	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+proxy.Host+aboutPath+"?upstream="+url.QueryEscape(upstream), nil)
 	if err != nil {
 		return outer, false
 	}
-	token, _ := proxy.User.Password()
-	req.SetBasicAuth(proxyUser, token)
-	req.Header.Set("Proxy-Authorization", req.Header.Get("Authorization"))
-	req.Header.Del("Authorization")
-	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	req.Header = proxyHeader(proxy.User)
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: askTime}).Do(req)
 	if err != nil {
 		return outer, false
 	}
@@ -81,7 +76,7 @@ const mostCharged = 100_000
 // upstream. That holds for one sending of it.
 func (h *handler) isCharged(c *call, req *http.Request) bool {
 	said := strings.Fields(req.Header.Get(budgethttp.ChargedHeader))
-	if c.upstream == nil || len(said) != 4 || !strings.HasPrefix(said[0], c.upstream.Name+"/") {
+	if c.upstream == nil || len(said) != 4 || !c.has(said[0]) {
 		return false
 	}
 	proof := budgethttp.Proof(h.token, said[0], said[1], said[2], req)

@@ -18,7 +18,6 @@ import (
 
 // owners find the upstream and operation of a request.
 type owners struct {
-	upstreams []config.Upstream
 	routes    *budgethttp.Routes // operations are written "upstream operation"
 	places    []place
 	tunnelled []string // hosts that are never opened
@@ -26,7 +25,8 @@ type owners struct {
 
 // place is a host, or what is below a path of it, that an upstream names.
 type place struct {
-	upstream int // an index
+	upstream *config.Upstream
+	tunnel   bool // it is never opened
 	host     string
 	port     int    // 0: 443 and 80
 	below    string // the path that begins what it owns, with a slash at its end; empty: it owns none
@@ -43,27 +43,31 @@ type owned struct {
 
 // newOwners reads whose request is whose. Hosts in tunnels are never opened.
 func newOwners(upstreams []config.Upstream, tunnels []string) (*owners, error) {
-	o := &owners{upstreams: upstreams, routes: budgethttp.NewRoutes()}
-	for i, u := range upstreams {
+	o := &owners{routes: budgethttp.NewRoutes()}
+	for i := range upstreams {
+		u := &upstreams[i]
+		add := func(p place) {
+			p.upstream = u
+			o.places = append(o.places, p)
+		}
 		for _, operation := range slices.Sorted(maps.Keys(u.Costs)) {
 			for _, pattern := range u.Costs[operation].Match {
-				if err := o.routes.Add(pattern, u.Name+" "+operation); err != nil {
+				host, err := o.routes.Add(pattern, u.Name+" "+operation)
+				if err != nil {
 					return nil, fmt.Errorf("upstream %s, operation %s: match %q: %w", u.Name, operation, pattern, err)
 				}
-				o.places = append(o.places, place{upstream: i, host: patternHost(pattern)})
+				add(place{host: host})
 			}
 		}
 		for _, h := range u.Hosts {
-			o.places = append(o.places, place{upstream: i, host: h.Name, port: h.Port, whole: true})
+			add(place{host: h.Name, port: h.Port, whole: true})
 		}
 		for _, base := range u.BaseURLs {
 			if base.Scheme == "https" && net.ParseIP(base.Hostname()) != nil && !u.Tunnel {
 				return nil, fmt.Errorf("upstream %s: the calls to %s cannot be opened, since certificates are made for names alone: write a name, or tunnel = true", u.Name, base)
 			}
 			port, _ := strconv.Atoi(base.Port()) // without one: those of the schemes
-			o.places = append(o.places, place{
-				upstream: i, host: hostName(base.Host), port: port, below: strings.TrimSuffix(base.EscapedPath(), "/") + "/",
-			})
+			add(place{host: budgethttp.HostName(base.Host), port: port, below: strings.TrimSuffix(base.EscapedPath(), "/") + "/"})
 		}
 	}
 	return o, o.addTunnels(tunnels)
@@ -73,31 +77,26 @@ func newOwners(upstreams []config.Upstream, tunnels []string) (*owners, error) {
 // change nothing.
 func (o *owners) addTunnels(tunnels []string) error {
 	for _, tunnel := range tunnels {
-		name := hostName(tunnel)
-		if !slices.ContainsFunc(o.places, func(p place) bool { return matches(name, p.host) || matches(p.host, name) }) {
+		name := budgethttp.HostName(tunnel)
+		isOf := func(p place) bool {
+			return budgethttp.Covers([]string{name}, p.host) || budgethttp.Covers([]string{p.host}, name)
+		}
+		if !slices.ContainsFunc(o.places, isOf) {
 			return fmt.Errorf("--tunnel %s: no upstream has this host; those that are opened are %s", tunnel, strings.Join(o.names(), ", "))
 		}
 		o.tunnelled = append(o.tunnelled, name)
 	}
+	for i, p := range o.places {
+		o.places[i].tunnel = p.upstream.Tunnel || budgethttp.Covers(o.tunnelled, p.host)
+	}
 	return nil
-}
-
-// patternHost is the host of a pattern of costs.toml.
-func patternHost(pattern string) string {
-	before, _, _ := strings.Cut(pattern, "/")
-	return hostName(before[strings.LastIndexAny(before, " \t")+1:])
-}
-
-// hostName is a host as names are compared: without a port and the root's dot, in small letters.
-func hostName(host string) string {
-	return strings.TrimSuffix(strings.ToLower((&url.URL{Host: host}).Hostname()), ".")
 }
 
 // names are the hosts whose calls are opened, sorted; some begin with "*.", some are addresses.
 func (o *owners) names() []string {
 	var names []string
 	for _, p := range o.places {
-		if !o.isTunnel(p) {
+		if !p.tunnel {
 			names = append(names, p.host)
 		}
 	}
@@ -108,12 +107,8 @@ func (o *owners) names() []string {
 // opens reports whether calls to a host and port are opened.
 func (o *owners) opens(host string, port int) bool {
 	return slices.ContainsFunc(o.places, func(p place) bool {
-		return p.covers(host, port) && !o.isTunnel(p)
-	}) && !slices.ContainsFunc(o.tunnelled, func(tunnel string) bool { return matches(tunnel, host) })
-}
-
-func (o *owners) isTunnel(p place) bool {
-	return o.upstreams[p.upstream].Tunnel || slices.ContainsFunc(o.tunnelled, func(tunnel string) bool { return matches(tunnel, p.host) })
+		return !p.tunnel && p.covers(host, port)
+	}) && !budgethttp.Covers(o.tunnelled, host)
 }
 
 // covers reports whether a place is at a host and port.
@@ -121,13 +116,7 @@ func (p place) covers(host string, port int) bool {
 	if p.port == 0 && port != 443 && port != 80 || p.port != 0 && p.port != port {
 		return false
 	}
-	return matches(p.host, host)
-}
-
-// matches reports whether a host, or a pattern that begins with "*.", covers a host.
-func matches(pattern, host string) bool {
-	parent, isBelow := strings.CutPrefix(pattern, "*")
-	return host == pattern || isBelow && strings.HasSuffix(host, parent) && len(host) > len(parent)
+	return budgethttp.Covers([]string{p.host}, host)
 }
 
 // of finds whose a request is. It is judged as it was sent and as a server may read it, with
@@ -167,7 +156,7 @@ func (o *owners) methods(req *http.Request, host string, port int) []string {
 		return []string{req.Method}
 	}
 	for _, p := range o.places {
-		if o.upstreams[p.upstream].MethodOverride && p.covers(host, port) && req.Method == http.MethodPost {
+		if p.upstream.MethodOverride && p.covers(host, port) && req.Method == http.MethodPost {
 			return []string{named}
 		}
 	}
@@ -178,25 +167,23 @@ func (o *owners) methods(req *http.Request, host string, port int) []string {
 func (o *owners) one(method, host string, port int, at *url.URL) owned {
 	if text, ok := o.routes.Operation(&http.Request{Method: method, Host: host, URL: at}); ok {
 		name, operation, _ := strings.Cut(text, " ")
-		for i := range o.upstreams {
-			if o.upstreams[i].Name == name && o.isAt(i, host, port) {
-				return o.owned(i, host, operation)
+		for _, p := range o.places { // patterns name no port
+			if p.upstream.Name == name && p.covers(host, port) {
+				return o.owned(p.upstream, host, operation)
 			}
 		}
 	}
 	if isTokenEndpoint(method, at.Path) {
 		return owned{}
 	}
-	best, length := -1, -1
-	for i, p := range o.places {
+	var found owned
+	length := -1
+	for _, p := range o.places {
 		if n := p.owns(host, port, at.EscapedPath()); n > length {
-			best, length = i, n
+			found, length = o.owned(p.upstream, host, budgethttp.Unmatched), n
 		}
 	}
-	if best < 0 {
-		return owned{}
-	}
-	return o.owned(o.places[best].upstream, host, budgethttp.Unmatched)
+	return found
 }
 
 // isTokenEndpoint reports whether a request asks for an OAuth token, which no quota counts. A
@@ -207,14 +194,7 @@ func isTokenEndpoint(method, path string) bool {
 
 // meters reports whether calls to an upstream are metered.
 func (o *owners) meters(upstream string) bool {
-	return slices.ContainsFunc(o.places, func(p place) bool {
-		return o.upstreams[p.upstream].Name == upstream && !o.isTunnel(p)
-	})
-}
-
-// isAt reports whether an upstream has a place at a host and port. Patterns name no port.
-func (o *owners) isAt(upstream int, host string, port int) bool {
-	return slices.ContainsFunc(o.places, func(p place) bool { return p.upstream == upstream && p.covers(host, port) })
+	return slices.ContainsFunc(o.places, func(p place) bool { return p.upstream.Name == upstream && !p.tunnel })
 }
 
 // owns is how specific a place's claim to a path is; -1: it has none.
@@ -231,17 +211,19 @@ func (p place) owns(host string, port int, escaped string) int {
 	return -1
 }
 
-func (o *owners) owned(upstream int, host, operation string) owned {
-	found := owned{upstream: &o.upstreams[upstream], operation: operation}
+func (o *owners) owned(upstream *config.Upstream, host, operation string) owned {
+	found := owned{upstream: upstream, operation: operation}
 	for _, p := range o.places {
-		if parent, isBelow := strings.CutPrefix(p.host, "*"); isBelow && p.upstream == upstream {
-			if label, ok := strings.CutSuffix(host, parent); ok && label != "" {
-				found.label = label
-			}
+		parent, isBelow := strings.CutPrefix(p.host, "*")
+		if label, ok := strings.CutSuffix(host, parent); ok && isBelow && label != "" && p.upstream == upstream {
+			found.label = label
 		}
 	}
 	return found
 }
+
+// has reports whether a budget is one of the upstream's.
+func (w owned) has(budget string) bool { return strings.HasPrefix(budget, w.upstream.Name+"/") }
 
 // price orders operations by their cost. An operation without a price comes last: its calls are
 // refused, which costs the caller most.

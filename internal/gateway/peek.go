@@ -16,7 +16,7 @@ import (
 type peeked struct {
 	net.Conn
 	reader io.Reader
-	target target
+	target target // of what is handed to the server; without a host: the proxy itself
 
 	offersHTTP bool // its hello names a protocol that is served here
 }
@@ -26,10 +26,8 @@ func (p *peeked) Read(b []byte) (int, error) { return p.reader.Read(b) }
 
 // CloseWrite tells the other side that nothing more comes.
 func (p *peeked) CloseWrite() error {
-	if half, ok := p.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return p.Close()
+	endsWriting(p.Conn, nil)
+	return nil
 }
 
 // speaks is what a program speaks on a connection.
@@ -86,7 +84,8 @@ var errHello = errors.New("the hello was read")
 func (p *peeked) hello() (name string, err error) {
 	var read bytes.Buffer
 	from := p.reader
-	server := tls.Server(readOnly{p.Conn, io.TeeReader(from, &read)}, &tls.Config{
+	p.reader = io.TeeReader(from, &read)
+	server := tls.Server(readOnly{p}, &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 			name = strings.TrimSuffix(strings.ToLower(hello.ServerName), ".")
@@ -102,13 +101,7 @@ func (p *peeked) hello() (name string, err error) {
 }
 
 // readOnly is a connection to which nothing is written.
-type readOnly struct {
-	net.Conn
-	reader io.Reader
-}
-
-// Read implements net.Conn.
-func (r readOnly) Read(b []byte) (int, error) { return r.reader.Read(b) }
+type readOnly struct{ *peeked }
 
 // Write implements net.Conn.
 func (readOnly) Write(b []byte) (int, error) { return len(b), nil }

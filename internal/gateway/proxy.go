@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/quotactl/quotactl/budget/budgethttp"
 )
 
 // proxyUser is the user in the proxy's address; the token is the password.
@@ -24,19 +26,18 @@ const handshakeTime = 30 * time.Second
 // front is the proxy that programs ask: for tunnels, and for plain http.
 type front struct {
 	*Gateway
-	inner http.Handler // serves a request for its target
+	inner *handler
 }
 
-func newFront(g *Gateway, inner http.Handler) *front {
-	return &front{Gateway: g, inner: inner}
-}
-
-// trustedKey marks connections of the listener that needs no token.
-type trustedKey struct{}
-
-// ServeHTTP implements http.Handler.
+// ServeHTTP implements http.Handler. A connection that was handed over is opened if it has a
+// target; else it asks the proxy, and needs no token.
 func (f *front) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	if req.Context().Value(trustedKey{}) == nil && !f.hasToken(req) {
+	t, wasHanded := req.Context().Value(targetKey{}).(target)
+	if t.host != "" {
+		f.inner.serve(w, req, t)
+		return
+	}
+	if !wasHanded && !f.hasToken(req) {
 		w.Header().Set("Proxy-Authenticate", `Basic realm="quotactl"`)
 		http.Error(w, "quotactl: this proxy serves the command that quotactl meter has started", http.StatusProxyAuthRequired)
 		return
@@ -68,18 +69,19 @@ func (f *front) whole(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "quotactl: "+err.Error(), http.StatusBadRequest)
 		return
 	}
-	req = req.WithContext(context.WithValue(req.Context(), targetKey{}, t))
 	req.Host = req.URL.Host
-	f.inner.ServeHTTP(w, req)
+	f.inner.serve(w, req, t)
 }
 
 // targetAt is the target of an authority.
 func targetAt(scheme, authority string) (target, error) {
-	t := target{scheme: scheme, host: hostName(authority), port: map[string]int{"http": 80, "https": 443}[scheme]}
-	if _, port, err := net.SplitHostPort(authority); err == nil {
-		if t.port, err = strconv.Atoi(port); err != nil || t.port < 1 || t.port > 65535 {
-			return t, fmt.Errorf("%q is not a port", port)
-		}
+	t := target{scheme: scheme, host: budgethttp.HostName(authority)}
+	_, port, err := net.SplitHostPort(authority)
+	if err != nil { // it has none
+		port = usualPorts[scheme]
+	}
+	if t.port, err = strconv.Atoi(port); err != nil || t.port < 1 || t.port > 65535 {
+		return t, fmt.Errorf("%q is not a port", port)
 	}
 	if t.host == "" {
 		return t, fmt.Errorf("%q names no host", authority)
@@ -136,13 +138,11 @@ func (f *front) open(conn net.Conn, from *bufio.Reader, t target, ahead net.Conn
 		f.hand(p)
 		return
 	}
-	if err != nil && ahead == nil { // the program is gone
-		closeAll(conn)
+	if err != nil && (ahead == nil || back.silence()) { // the program is gone, and nothing has passed
+		closeAll(conn, ahead)
 		return
 	}
-	if err == nil || back.isUsed() {
-		f.tally.tunnel(t.host)
-	}
+	f.tally.count(func(all *Tally) { countNamed(all.Tunnels, t.host) })
 	defer context.AfterFunc(f.ctx, func() { closeAll(conn) })()
 	if ahead == nil {
 		if ahead, err = f.wire.dial(f.ctx, t.dial); err == nil {
@@ -172,7 +172,7 @@ func (f *front) serveTLS(p *peeked, name string, t target) {
 	if err := conn.HandshakeContext(ctx); err != nil {
 		f.options.Log.Debug("a program broke a handshake off", "host", name, "error", err)
 		if ctx.Err() == nil {
-			f.tally.broken(name)
+			f.tally.count(func(all *Tally) { countNamed(all.Broken, name) })
 		}
 		closeAll(conn)
 		return
@@ -180,19 +180,19 @@ func (f *front) serveTLS(p *peeked, name string, t target) {
 	f.hand(conn)
 }
 
-// hand gives a connection to the server of opened connections.
+// hand gives a connection to the server.
 func (f *front) hand(conn net.Conn) {
 	select {
-	case f.opened <- conn:
+	case f.opened.conns <- conn:
 	case <-f.ctx.Done():
 		closeAll(conn)
 	}
 }
 
-func closeAll(conns ...net.Conn) {
-	for _, conn := range conns {
-		if conn != nil {
-			_ = conn.Close() // nothing is lost
+func closeAll(all ...io.Closer) {
+	for _, one := range all {
+		if one != nil {
+			_ = one.Close() // nothing is lost
 		}
 	}
 }

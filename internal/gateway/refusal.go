@@ -2,7 +2,7 @@ package gateway
 
 import (
 	"context"
-	"crypto/x509"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -50,41 +50,36 @@ func wrong(status int, text string) *refusal {
 }
 
 // refusalOf is the answer to a request that failed with an error.
-func (h *handler) refusalOf(c *call, t target, err error) *refusal {
+func (h *handler) refusalOf(c *call, err error) *refusal {
 	var refused *budget.RefusedError
 	var uncharged *notCharged
-	var unknown *noCredential
+	var untrusted *tls.CertificateVerificationError
 	switch {
-	case errors.As(err, &unknown):
-		return h.misconfigured(err.Error())
 	case errors.Is(err, budget.ErrUnknownOperation):
-		return h.misconfigured(fmt.Sprintf("%s is no operation of upstream %s: add its pattern to the match of one in costs.toml, or set unknown_operation", c.shown(t), c.upstream.Name))
+		return h.misconfigured(fmt.Sprintf("%s is no operation of upstream %s: add its pattern to the match of one in costs.toml, or set unknown_operation", c.shown(), c.upstream.Name))
 	case (errors.Is(err, budget.ErrExhausted) || errors.Is(err, budget.ErrNeverFits)) && errors.As(err, &refused):
 		return h.exhausted(c, refused)
 	case errors.Is(err, budget.ErrUnavailable):
-		h.tally.storeAway(c.budget)
+		h.tally.count(func(all *Tally) { all.StoreAway++; all.of(c.budget) })
 		return &refusal{status: http.StatusServiceUnavailable, text: err.Error(), kind: isError, code: "quotactl_unavailable", after: storeRetry}
 	case errors.As(err, &refused), errors.As(err, &uncharged):
-		return h.broken(t, http.StatusServiceUnavailable, "the call could not be charged: "+err.Error())
+		return h.broken(c, http.StatusServiceUnavailable, "the call could not be charged: "+err.Error())
 	case errors.Is(err, errWantsCertificate):
-		return h.broken(t, http.StatusBadGateway, fmt.Sprintf("%s asks for a client certificate, which only the program has; --tunnel %s lets it pass unmetered. Nothing was charged", t.host, t.host))
-	case isUntrusted(err):
-		return h.broken(t, http.StatusBadGateway, fmt.Sprintf("the certificate of %s does not verify: %s; if a company's proxy makes it, name that CA in SSL_CERT_FILE before meter starts; --tunnel %s lets the host pass unmetered. Nothing was charged", t.host, err, t.host))
+		return h.broken(c, http.StatusBadGateway, fmt.Sprintf("%s asks for a client certificate, which only the program has; --tunnel %s lets it pass unmetered. Nothing was charged", c.host, c.host))
+	case errors.As(err, &untrusted):
+		return h.broken(c, http.StatusBadGateway, fmt.Sprintf("the certificate of %s does not verify: %s; if a company's proxy makes it, name that CA in SSL_CERT_FILE before meter starts; --tunnel %s lets the host pass unmetered. Nothing was charged", c.host, err, c.host))
 	}
-	return h.broken(t, http.StatusBadGateway, fmt.Sprintf("%s did not answer: %s", t.host, err))
+	return h.broken(c, http.StatusBadGateway, fmt.Sprintf("%s did not answer: %s", c.host, err))
 }
 
 // broken is the answer to a call that failed on its way.
-func (h *handler) broken(t target, status int, text string) *refusal {
-	h.tally.failed(t.host, text)
+func (h *handler) broken(c *call, status int, text string) *refusal {
+	h.tally.count(func(all *Tally) {
+		if countNamed(all.Failed, c.host); all.Failed[c.host] == 1 {
+			all.Why[c.host] = text
+		}
+	})
 	return wrong(status, text)
-}
-
-func isUntrusted(err error) bool {
-	var authority x509.UnknownAuthorityError
-	var name x509.HostnameError
-	var invalid x509.CertificateInvalidError
-	return errors.As(err, &authority) || errors.As(err, &name) || errors.As(err, &invalid)
 }
 
 // misconfigured is the answer to a request that the configuration does not cover.
@@ -100,29 +95,24 @@ func (h *handler) exhausted(c *call, refused *budget.RefusedError) *refusal {
 		status: http.StatusTooManyRequests, kind: isRefused, after: refused.RetryAfter, at: refused.RetryAt,
 		limit: refused.Limit, final: c.upstream.Final, code: codeExceeded,
 	}
-	r.text = fmt.Sprintf("%s is spent until %s", c.budget, h.until(refused.RetryAt))
+	state, until := "spent", "further notice"
 	if errors.Is(refused, budget.ErrLocked) {
-		r.text = fmt.Sprintf("%s is locked until %s", c.budget, h.until(refused.RetryAt))
+		state = "locked"
 	}
+	if !refused.RetryAt.IsZero() {
+		until = forPeople(h.options.Screen).Time(refused.RetryAt)
+	}
+	r.text = fmt.Sprintf("%s is %s until %s", c.budget, state, until)
 	if errors.Is(refused, budget.ErrNeverFits) {
 		r.text = refused.Error()
 	} else if refused.Limit != "" {
 		r.text += fmt.Sprintf("; limit %s has %d left", refused.Limit, refused.Remaining)
 	}
 	if refused.RetryAfter <= 0 || refused.RetryAfter > shortWait {
-		r.after, r.status = 0, http.StatusForbidden
+		r.after, r.status, r.ends = 0, http.StatusForbidden, true
 		h.tally.refusedForGood(c.budget, refused)
-		r.ends = true
 	}
 	return r
-}
-
-// until is an instant as a person reads it: "08:00 (in 5h0m)".
-func (h *handler) until(at time.Time) string {
-	if at.IsZero() {
-		return "further notice"
-	}
-	return forPeople(h.options.Screen).Time(at)
 }
 
 // refuseWith writes a refusal in the form that the program's client understands.
@@ -134,7 +124,7 @@ func (h *handler) refuseWith(w http.ResponseWriter, req *http.Request, r *refusa
 	header.Set("X-Quotactl", r.kind)
 	header.Set("Cache-Control", "no-store")
 	text := "quotactl: " + r.text
-	if isGRPC(req) {
+	if strings.HasPrefix(req.Header.Get("Content-Type"), "application/grpc") {
 		code := "8" // RESOURCE_EXHAUSTED
 		switch {
 		case r.kind == isError && r.status < http.StatusInternalServerError:
@@ -174,10 +164,6 @@ func (h *handler) refuseWith(w http.ResponseWriter, req *http.Request, r *refusa
 	}
 }
 
-func isGRPC(req *http.Request) bool {
-	return strings.HasPrefix(req.Header.Get("Content-Type"), "application/grpc")
-}
-
 // codeExceeded is the code of refusals that more units would avoid.
 const codeExceeded = "quota_exceeded"
 
@@ -187,20 +173,18 @@ const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exc
 // problem is a body that the clients of most APIs can show: the members of RFC 9457, and
 // those in which GitHub, OpenAI, Stripe and Google say why.
 type problem struct {
-	Message string  `json:"message"` // first: some show the beginning alone
-	Type    string  `json:"type,omitempty"`
-	Title   string  `json:"title"`
-	Status  int     `json:"status"`
-	Detail  string  `json:"detail"`
-	RetryAt string  `json:"retry_at,omitempty"`
-	Error   members `json:"error"`
-}
-
-type members struct {
-	Code    string   `json:"code"`
-	Type    string   `json:"type"`
-	Message string   `json:"message"`
-	Errors  []reason `json:"errors"`
+	Message string    `json:"message"` // first: some show the beginning alone
+	Type    string    `json:"type,omitempty"`
+	Title   string    `json:"title"`
+	Status  int       `json:"status"`
+	Detail  string    `json:"detail"`
+	RetryAt time.Time `json:"retry_at,omitzero"`
+	Error   struct {
+		Code    string   `json:"code"`
+		Type    string   `json:"type"`
+		Message string   `json:"message"`
+		Errors  []reason `json:"errors"`
+	} `json:"error"`
 }
 
 type reason struct {
@@ -218,17 +202,15 @@ func (r *refusal) body(text string) (status int, body []byte) {
 	if r.final.Body != "" && r.kind == isRefused && (status == r.final.Status || r.final.Status >= http.StatusBadRequest) {
 		return status, r.final.Fill(text, status)
 	}
-	title := "quotactl refused the request; it was not sent"
+	p := problem{Title: "quotactl refused the request; it was not sent", Status: status, Detail: text, Message: text}
 	if r.kind == isError {
-		title = "quotactl could not pass the request on"
+		p.Title = "quotactl could not pass the request on"
 	}
-	p := problem{Title: title, Status: status, Detail: text, Message: text}
-	p.Error = members{Code: r.code, Type: r.code, Message: text, Errors: []reason{{"backendError", "quotactl", text}}}
+	p.RetryAt = r.at.UTC()
+	p.Error.Code, p.Error.Type, p.Error.Message = r.code, r.code, text
+	p.Error.Errors = []reason{{"backendError", "quotactl", text}}
 	if r.code == codeExceeded {
 		p.Type, p.Error.Errors[0].Reason = quotaExceeded, "quotaExceeded"
-	}
-	if !r.at.IsZero() {
-		p.RetryAt = r.at.UTC().Format("2006-01-02T15:04:05.000000Z07:00")
 	}
 	body, _ = json.Marshal(p) // strings and numbers always can be
 	return status, body

@@ -29,13 +29,14 @@ type surroundOptions struct {
 // surroundings is what a metered command finds around it: its environment, and a folder with the
 // files that the environment names. No file holds a key or the token.
 type surroundings struct {
-	env           []string                         // the command's environment
-	roots         *x509.CertPool                   // by which the proxy trusts upstreams: what programs trusted before
-	upstreamProxy func(*url.URL) (*url.URL, error) // by this process's own variables; as http.Transport's Proxy
-	said          []string                         // what the user must know, a sentence each
+	env   []string       // the command's environment
+	roots *x509.CertPool // by which the proxy trusts upstreams: what programs trusted before
+	said  []string       // what the user must know, a sentence each
 
 	folder string
-	lock   *os.File // of the folder; the system ends it with this process
+	lock   *os.File    // of the folder; the system ends it with this process
+	vars   environment // becomes env
+	err    error       // of the first file that could not be written
 }
 
 // surround makes the surroundings of a command. The caller closes them once it has ended.
@@ -51,12 +52,10 @@ func surround(o surroundOptions) (*surroundings, error) {
 	trusted.add(o.ca)
 	var failed error
 	for _, base := range []string{cmp.Or(o.temp, os.TempDir()), "/dev/shm"} {
-		s := &surroundings{roots: roots, said: trusted.said}
-		s.upstreamProxy = func(u *url.URL) (*url.URL, error) { return http.ProxyFromEnvironment(&http.Request{URL: u}) }
+		s := &surroundings{roots: roots, said: trusted.said, vars: newEnvironment(o.env)}
 		err := s.makeFolder(base)
 		if err == nil {
-			c := composer{surroundings: s, environment: newEnvironment(o.env)}
-			if err = c.compose(o, trusted); err == nil {
+			if err = s.compose(o, trusted); err == nil {
 				return s, nil
 			}
 			_ = s.close() // err says more
@@ -82,6 +81,11 @@ func checkProxies(env environment) error {
 		return errors.New("ALL_PROXY is set, and HTTPS_PROXY is not: set HTTPS_PROXY and HTTP_PROXY to the proxy, or unset ALL_PROXY if there is none")
 	}
 	return nil
+}
+
+// upstreamProxy is the proxy by this process's own variables; as http.Transport's Proxy.
+func (*surroundings) upstreamProxy(u *url.URL) (*url.URL, error) {
+	return http.ProxyFromEnvironment(&http.Request{URL: u})
 }
 
 // makeFolder makes a folder that all users may read, since the command may start programs as

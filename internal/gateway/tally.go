@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -63,22 +62,6 @@ func (t *tally) count(change func(*Tally)) {
 	change(&t.t)
 }
 
-// read is a copy of all counts.
-func (t *tally) read() Tally {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	all := t.t
-	all.Budgets = map[string]*Spent{}
-	for name, spent := range t.t.Budgets {
-		one := *spent
-		all.Budgets[name] = &one
-	}
-	all.Passed, all.Tunnels, all.Broken = maps.Clone(t.t.Passed), maps.Clone(t.t.Tunnels), maps.Clone(t.t.Broken)
-	all.Failed, all.Why = maps.Clone(t.t.Failed), maps.Clone(t.t.Why)
-	all.Misconfigured = slices.Clone(t.t.Misconfigured)
-	return all
-}
-
 func (t *Tally) of(budget string) *Spent {
 	if t.Budgets[budget] == nil {
 		t.Budgets[budget] = &Spent{}
@@ -94,8 +77,6 @@ func (t *tally) passed(host, path string) {
 
 func (t *tally) tunnel(host string) { t.count(func(all *Tally) { countNamed(all.Tunnels, host) }) }
 
-func (t *tally) broken(host string) { t.count(func(all *Tally) { countNamed(all.Broken, host) }) }
-
 // mostNamed bounds how many hosts or paths are counted apart.
 const mostNamed = 1000
 
@@ -109,34 +90,12 @@ func countNamed(counts map[string]int, name string) {
 // wordOr is a part of a path as a message may show it: "…" if it is no plain word, and so
 // perhaps an id or a secret.
 func wordOr(part string) string {
-	digits := 0
-	for _, c := range part {
-		switch {
-		case c >= '0' && c <= '9':
-			digits++
-		case (c < 'a' || c > 'z') && !strings.ContainsRune("-_.", c):
-			return "…"
-		}
-	}
-	if digits > 2 || len(part) > 24 {
+	isLetter := func(c rune) bool { return strings.ContainsRune("abcdefghijklmnopqrstuvwxyz-_.", c) }
+	digits := strings.Join(strings.FieldsFunc(part, isLetter), "")
+	if len(digits) > 2 || strings.Trim(digits, "0123456789") != "" || len(part) > 24 {
 		return "…"
 	}
 	return part
-}
-
-// sent counts a call that has left.
-func (t *tally) sent(budget string) { t.count(func(all *Tally) { all.of(budget).Calls++ }) }
-
-func (t *tally) failed(host, why string) {
-	t.count(func(all *Tally) {
-		if countNamed(all.Failed, host); all.Failed[host] == 1 {
-			all.Why[host] = why
-		}
-	})
-}
-
-func (t *tally) storeAway(budget string) {
-	t.count(func(all *Tally) { all.StoreAway++; all.of(budget) })
 }
 
 func (t *tally) misconfigured(why string) {
@@ -158,26 +117,13 @@ func (t *tally) refusedForGood(name string, refused *budget.RefusedError) {
 }
 
 // observer counts the charges of one budget.
-func (t *tally) observer(name string) budgethttp.Observer { return &observer{t, name} }
-
 type observer struct {
+	budgethttp.NoObserver
 	tally *tally
 	name  string
 }
-
-// Charged implements budgethttp.Observer.
-func (*observer) Charged(budget.Receipt) {}
 
 // Settled implements budgethttp.Observer.
 func (o *observer) Settled(_ budget.Receipt, units int64) {
 	o.tally.count(func(all *Tally) { all.of(o.name).Units += units })
 }
-
-// Refused implements budgethttp.Observer.
-func (*observer) Refused(budgethttp.Verdict) {}
-
-// Drifted implements budgethttp.Observer.
-func (*observer) Drifted(budget.Drift) {}
-
-// Unread implements budgethttp.Observer.
-func (*observer) Unread(budgethttp.Unread) {}

@@ -3,18 +3,16 @@ package gateway
 import (
 	"io"
 	"net"
-	"sync"
+	"sync/atomic"
 )
 
-// backward is the way from a server to a program. It can be closed as long as nothing has
-// passed.
+// backward is the way from a server to a program. It belongs to who takes it first: the server
+// when it says something or ends, or silence.
 type backward struct {
 	program net.Conn
 	ended   chan struct{} // closed when the server has ended
-
-	mu       sync.Mutex // guards what follows
-	used     bool
-	silenced bool
+	taken   atomic.Bool
+	flows   bool // the server has it; only its goroutine asks
 }
 
 // from begins to copy what a server says.
@@ -23,53 +21,42 @@ func (b *backward) from(server net.Conn) {
 	go func() {
 		defer close(b.ended)
 		_, err := io.Copy(b, server)
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if b.silenced {
-			return
+		if b.take() && !endsWriting(b.program, err) {
+			closeAll(server)
 		}
-		if half, ok := b.program.(halfCloser); ok && err == nil {
-			_ = half.CloseWrite() // the other way shows what comes of it
-			return
-		}
-		closeAll(b.program, server)
 	}()
 }
 
-type halfCloser interface{ CloseWrite() error }
+// endsWriting tells a side that the other one has ended: the other way shows what comes of it.
+// Without such an end, after an error for example, it closes the side, and is false.
+func endsWriting(side net.Conn, err error) bool {
+	half, ok := side.(interface{ CloseWrite() error })
+	if !ok || err != nil {
+		closeAll(side)
+		return false
+	}
+	_ = half.CloseWrite() // as above
+	return true
+}
 
 // Write implements io.Writer.
 func (b *backward) Write(text []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.silenced {
+	if !b.take() {
 		return 0, net.ErrClosed
 	}
-	b.used = true
 	return b.program.Write(text)
 }
 
-// silence closes the way; false: something has passed already.
-func (b *backward) silence() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.silenced = !b.used
-	return b.silenced
+func (b *backward) take() bool {
+	b.flows = b.flows || b.taken.CompareAndSwap(false, true)
+	return b.flows
 }
 
-// isUsed reports whether something has passed.
-func (b *backward) isUsed() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.used
-}
+// silence closes the way; false: something has passed already.
+func (b *backward) silence() bool { return b.taken.CompareAndSwap(false, true) }
 
 // forward copies what a program says to the server until it ends.
 func forward(server net.Conn, program io.Reader) {
 	_, err := io.Copy(server, program)
-	if half, ok := server.(halfCloser); ok && err == nil {
-		_ = half.CloseWrite() // the other way shows what comes of it
-		return
-	}
-	closeAll(server)
+	endsWriting(server, err)
 }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -11,8 +12,13 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/quotactl/quotactl/budget/budgethttp"
 )
+
+var usualPorts = map[string]string{"http": "80", "https": "443"} // by scheme
 
 // target is where the calls of an opened connection go.
 type target struct {
@@ -25,32 +31,17 @@ type target struct {
 
 // authority is the host of the target's addresses.
 func (t target) authority() string {
-	if t.scheme == "https" && t.port == 443 || t.scheme == "http" && t.port == 80 {
-		return hostIn(t.host)
-	}
-	return net.JoinHostPort(t.host, strconv.Itoa(t.port))
+	full := net.JoinHostPort(t.host, strconv.Itoa(t.port))
+	return strings.TrimSuffix(full, ":"+usualPorts[t.scheme])
 }
 
 // isNamed reports whether a Host header names the target.
 func (t target) isNamed(host string) bool {
 	port := (&url.URL{Host: host}).Port()
-	return hostName(host) == t.host && (port == "" || port == strconv.Itoa(t.port))
+	return budgethttp.HostName(host) == t.host && (port == "" || port == strconv.Itoa(t.port))
 }
 
-func hostIn(host string) string {
-	if ip := net.ParseIP(host); ip != nil && ip.To4() == nil {
-		return "[" + host + "]"
-	}
-	return host
-}
-
-type targetKey struct{}
-
-// targetOf is the target of a request's connection.
-func targetOf(ctx context.Context) target {
-	t, _ := ctx.Value(targetKey{}).(target)
-	return t
-}
+type targetKey struct{} // of the target of a connection, in its context
 
 // errWantsCertificate ends a handshake with an upstream that asks for a client certificate,
 // which only the program has.
@@ -78,14 +69,6 @@ func newWire(roots *x509.CertPool, proxy func(*url.URL) (*url.URL, error)) *wire
 	}}
 }
 
-// RoundTrip implements http.RoundTripper.
-func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
-	if t := targetOf(req.Context()); t.apart != nil {
-		return t.apart.RoundTrip(req)
-	}
-	return w.usual.RoundTrip(req)
-}
-
 // named is the target of a connection whose program asks the target's address for a host of
 // another name.
 func (w *wire) named(t target, host string) target {
@@ -108,11 +91,7 @@ func (w *wire) dial(ctx context.Context, address string) (net.Conn, error) {
 	if proxy == nil {
 		return dialer.DialContext(ctx, "tcp", address)
 	}
-	port := proxy.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[proxy.Scheme]
-	}
-	at := net.JoinHostPort(proxy.Hostname(), port)
+	at := net.JoinHostPort(proxy.Hostname(), cmp.Or(proxy.Port(), usualPorts[proxy.Scheme]))
 	var conn net.Conn
 	switch proxy.Scheme {
 	case "http":
@@ -130,31 +109,31 @@ func (w *wire) dial(ctx context.Context, address string) (net.Conn, error) {
 
 // connectThrough asks a proxy for a tunnel.
 func connectThrough(conn net.Conn, user *url.Userinfo, address string) (net.Conn, error) {
-	req := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address, Header: http.Header{}}
-	if user != nil {
-		password, _ := user.Password()
-		req.SetBasicAuth(user.Username(), password)
-		req.Header.Set("Proxy-Authorization", req.Header.Get("Authorization"))
-		req.Header.Del("Authorization")
-	}
+	req := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address, Header: proxyHeader(user)}
+	_ = conn.SetDeadline(time.Now().Add(dialTime)) // else Write fails, too
+	err := req.Write(conn)
 	from := bufio.NewReader(conn)
-	err := conn.SetDeadline(time.Now().Add(dialTime))
-	if err == nil {
-		err = req.Write(conn)
-	}
 	var resp *http.Response
 	if err == nil {
 		resp, err = http.ReadResponse(from, req) //nolint:bodyclose // a tunnel has none
-	}
-	if err == nil {
-		err = conn.SetDeadline(time.Time{})
 	}
 	if err == nil && resp.StatusCode != http.StatusOK {
 		err = errors.New(resp.Status)
 	}
 	if err != nil {
-		_ = conn.Close() // the error says more
+		closeAll(conn)
 		return nil, fmt.Errorf("connect to %s through the proxy in the environment: %w", address, err)
 	}
-	return &peeked{Conn: conn, reader: from}, nil
+	return &peeked{Conn: conn, reader: from}, conn.SetDeadline(time.Time{})
+}
+
+// proxyHeader tells a proxy whose a request is; nil: nobody's.
+func proxyHeader(user *url.Userinfo) http.Header {
+	req := http.Request{Header: http.Header{}}
+	if user == nil {
+		return req.Header
+	}
+	password, _ := user.Password()
+	req.SetBasicAuth(user.Username(), password)
+	return http.Header{"Proxy-Authorization": req.Header["Authorization"]}
 }

@@ -43,9 +43,9 @@ func (t *Tally) Lines(name string, on screen.Screen, left map[string]budget.Stat
 	var first []string
 	for _, b := range slices.Sorted(maps.Keys(t.Budgets)) {
 		spent := t.Budgets[b]
-		text := fmt.Sprintf("%s, %s of %s", count(on, spent.Calls, "call"), count(on, spent.Units, "unit"), b)
+		text := fmt.Sprintf("%s, %s of %s", count(on, spent.Calls, "call", "calls"), count(on, spent.Units, "unit", "units"), b)
 		if spent.Final > 0 {
-			text += fmt.Sprintf(", %s refused", count(on, spent.Final, "call"))
+			text += fmt.Sprintf(", %s refused", count(on, spent.Final, "call", "calls"))
 		}
 		if s, known := left[b]; known {
 			text += leftText(on, s)
@@ -53,7 +53,7 @@ func (t *Tally) Lines(name string, on screen.Screen, left map[string]budget.Stat
 		first = append(first, text)
 	}
 	if t.Own > 0 {
-		first = append(first, count(on, t.Own, "call")+" that the program charged itself")
+		first = append(first, count(on, t.Own, "call", "calls")+" that the program charged itself")
 	}
 	if len(first) == 0 && len(t.Misconfigured)+len(t.Failed) == 0 {
 		first = append(first, "no call to an upstream of the configuration was seen")
@@ -66,16 +66,16 @@ func (t *Tally) Lines(name string, on screen.Screen, left map[string]budget.Stat
 	lines := []string{name + ": " + strings.Join(first, "; ")}
 	for _, host := range slices.Sorted(maps.Keys(t.Broken)) {
 		lines = append(lines, fmt.Sprintf("%s broken off by the program, as one with its own CA list does; --tunnel %s lets it pass unmetered",
-			wereText(on, t.Broken[host], "handshake", " with "+host), host))
+			count(on, int64(t.Broken[host]), "handshake with "+host+" was", "handshakes with "+host+" were"), host))
 	}
 	for _, host := range slices.Sorted(maps.Keys(t.Failed)) {
-		lines = append(lines, fmt.Sprintf("%s to %s failed: %s", count(on, int64(t.Failed[host]), "call"), host, t.Why[host]))
+		lines = append(lines, fmt.Sprintf("%s to %s failed: %s", count(on, int64(t.Failed[host]), "call", "calls"), host, t.Why[host]))
 	}
 	for _, why := range t.Misconfigured {
 		lines = append(lines, "calls were refused: "+why)
 	}
 	if t.StoreAway > 0 {
-		lines = append(lines, wereText(on, t.StoreAway, "call", "")+" refused because the store did not decide; quotactl doctor says why")
+		lines = append(lines, count(on, int64(t.StoreAway), "call was", "calls were")+" refused because the store did not decide; quotactl doctor says why")
 	}
 	return lines
 }
@@ -94,10 +94,10 @@ func (t *Tally) Well() bool {
 func (t *Tally) passedText(on screen.Screen) string {
 	parts := most(t.Passed, func(at string, n int64) string {
 		host, first, _ := strings.Cut(at, "/")
-		return fmt.Sprintf("%s to %s paths of %s", count(on, n, "call"), first, host)
+		return fmt.Sprintf("%s to %s paths of %s", count(on, n, "call", "calls"), first, host)
 	})
 	parts = append(parts, most(t.Tunnels, func(host string, n int64) string {
-		return fmt.Sprintf("%s to %s", count(on, n, "connection"), host)
+		return fmt.Sprintf("%s to %s", count(on, n, "connection", "connections"), host)
 	})...)
 	if len(parts) == 0 {
 		return ""
@@ -136,19 +136,11 @@ func leftText(on screen.Screen, s budget.Status) string {
 	return fmt.Sprintf(", %s left in limit %s until %s", on.Number(tightest.Left), tightest.Name, on.Time(tightest.NextReturn))
 }
 
-func count(on screen.Screen, n int64, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return on.Number(n) + " " + what
-}
-
-func wereText(on screen.Screen, n int, what, which string) string {
-	verb := " were"
+func count(on screen.Screen, n int64, one, many string) string {
 	if n == 1 {
-		verb = " was"
+		many = one
 	}
-	return count(on, int64(n), what) + which + verb
+	return on.Number(n) + " " + many
 }
 
 // forPeople writes instants and numbers for people, also where they go to a log or a program.
