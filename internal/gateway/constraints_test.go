@@ -28,8 +28,8 @@ public class Get {
   }
 }`
 
-// Whoever had the key of a run could not vouch for another host with it: every client refuses a
-// certificate outside the constraints of the CA, which makes do with one inside.
+// The key of a run vouches for no other host: each client accepts a certificate inside the CA's
+// constraints, and refuses one outside.
 func TestClientsHoldTheCAToItsHosts(t *testing.T) {
 	effort.Processes(t)
 	const inside, outside = "inside.example.com", "outside.example.com"

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// canTell reports whether it can be told here whose a connection is, by one to a listener of this
-// process. The kernel's tables may be hidden.
+// canTell reports whether isOurs works here, by a connection to a listener of this process: the
+// kernel's tables may be hidden.
 func canTell(ctx context.Context, l net.Listener) bool {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", l.Addr().String())
 	if err != nil {
