@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -84,7 +86,11 @@ func (h *handler) broken(c *call, status int, text string) *refusal {
 
 // misconfigured is the answer to a request that the configuration does not cover.
 func (h *handler) misconfigured(text string) *refusal {
-	h.tally.misconfigured(text)
+	h.tally.count(func(all *Tally) {
+		if !slices.Contains(all.Misconfigured, text) && len(all.Misconfigured) < 10 {
+			all.Misconfigured = append(all.Misconfigured, text)
+		}
+	})
 	return &refusal{status: http.StatusForbidden, text: text + ". Nothing was charged", kind: isRefused, code: "not_configured"}
 }
 
@@ -110,7 +116,10 @@ func (h *handler) exhausted(c *call, refused *budget.RefusedError) *refusal {
 	}
 	if refused.RetryAfter <= 0 || refused.RetryAfter > shortWait {
 		r.after, r.status, r.ends = 0, http.StatusForbidden, true
-		h.tally.refusedForGood(c.budget, refused)
+		h.tally.count(func(all *Tally) {
+			all.of(c.budget).Final++
+			all.Exhausted = cmp.Or(all.Exhausted, refused)
+		})
 	}
 	return r
 }

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"slices"
 	"strings"
 	"sync"
 
@@ -96,24 +95,6 @@ func wordOr(part string) string {
 		return "…"
 	}
 	return part
-}
-
-func (t *tally) misconfigured(why string) {
-	t.count(func(all *Tally) {
-		if !slices.Contains(all.Misconfigured, why) && len(all.Misconfigured) < 10 {
-			all.Misconfigured = append(all.Misconfigured, why)
-		}
-	})
-}
-
-// refusedForGood counts a final refusal.
-func (t *tally) refusedForGood(name string, refused *budget.RefusedError) {
-	t.count(func(all *Tally) {
-		all.of(name).Final++
-		if all.Exhausted == nil {
-			all.Exhausted = refused
-		}
-	})
 }
 
 // observer counts the charges of one budget.
