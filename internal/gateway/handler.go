@@ -200,7 +200,6 @@ func (g *Gateway) rewrite(r *httputil.ProxyRequest) {
 		out.Header.Del("Connection")
 		out.Header.Del("Http2-Settings")
 	}
-	out.Header.Del(budgethttp.ChargedHeader)
 }
 
 // requestTarget is the path and query as they were sent.
