@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -106,13 +105,6 @@ func (k *keptAlive) sample(b *testing.B) (http.Header, []byte) {
 	return response.Header, must.Get(io.ReadAll(response.Body))(b)
 }
 
-// processor is the processor time that this process has used.
-func processor(b *testing.B) time.Duration {
-	var used syscall.Rusage
-	must.Do(b, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
-}
-
 // granting is a store that grants whatever it is asked.
 type granting struct{ driver.Store }
 
@@ -174,11 +166,11 @@ func benchHTTP(b *testing.B, store driver.Store) {
 	for b.Loop() {
 		rounds++
 		for i, ask := range []func(context.Context) error{nothing.ask, decided.ask} {
-			before := processor(b)
+			before := storetest.Processor(b)
 			began := time.Now()
 			rate := storetest.Rate(b, connections, 200*time.Millisecond, ask)
 			rates[i] += rate
-			used[i] += float64((processor(b) - before).Microseconds()) / (rate * time.Since(began).Seconds())
+			used[i] += float64((storetest.Processor(b) - before).Microseconds()) / (rate * time.Since(began).Seconds())
 		}
 	}
 	b.ReportMetric(rates[1]/float64(rounds), "charges/s")

@@ -1,14 +1,11 @@
 package redisstore_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
@@ -54,43 +51,5 @@ func benchMetered(b *testing.B, store driver.Store, goroutines int) {
 	base := &http.Transport{MaxIdleConnsPerHost: goroutines}
 	b.Cleanup(base.CloseIdleConnections)
 	metered := must.Get(budgethttp.New(opened, budgethttp.Options{Base: base, Operation: "get"}))(b)
-	var rates, used [2][]float64
-	var ratios []float64
-	for b.Loop() {
-		for i, transport := range []http.RoundTripper{base, metered} {
-			client := &http.Client{Transport: transport}
-			before, began := processor(b), time.Now()
-			rate := storetest.Rate(b, goroutines, 250*time.Millisecond, func(ctx context.Context) error { return get(ctx, client, server.URL) })
-			rates[i] = append(rates[i], rate)
-			used[i] = append(used[i], float64((processor(b)-before).Microseconds())/(rate*time.Since(began).Seconds()))
-		}
-		n := len(rates[0]) - 1
-		ratios = append(ratios, rates[1][n]/rates[0][n])
-	}
-	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(middle(rates[1]), "metered/s")
-	b.ReportMetric(middle(rates[0]), "bare/s")
-	b.ReportMetric(middle(ratios), "ratio")
-	b.ReportMetric(middle(used[1]), "cpu-µs/metered")
-	b.ReportMetric(middle(used[0]), "cpu-µs/bare")
-}
-
-// middle is the median.
-func middle(values []float64) float64 {
-	slices.Sort(values)
-	return values[len(values)/2]
-}
-
-// get reads one response to its end.
-func get(ctx context.Context, client *http.Client, url string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(io.Discard, resp.Body)
-	return errors.Join(err, resp.Body.Close())
+	storetest.Metered(b, goroutines, storetest.Get(&http.Client{Transport: metered}, server.URL), storetest.Get(&http.Client{Transport: base}, server.URL))
 }
