@@ -13,6 +13,10 @@ import (
 // ErrInterrupted is the cause of a context that the second signal has ended.
 var ErrInterrupted = errors.New("interrupted: the second signal stops at once")
 
+// brokenPipes takes every SIGPIPE from the first Stages on, and nobody reads it. It is made at the
+// start since it outlives each caller: a test in fake time, for one, owns what it makes.
+var brokenPipes = make(chan os.Signal, 1)
+
 // Stages handles SIGTERM and Ctrl-C: the first signal calls stopping and closes drain, the
 // second ends the context. Call done at the end; it stops the handling.
 //
@@ -24,7 +28,7 @@ func Stages(parent context.Context, log *slog.Logger, stopping func()) (ctx cont
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	// Catch and drop SIGPIPE rather than ignore it, because child processes would inherit
 	// that. Keep it caught to the end, since the last output may go to that pipe.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	signal.Notify(brokenPipes, syscall.SIGPIPE)
 	ctx, cancel := context.WithCancelCause(parent)
 	told := make(chan struct{})
 	var listener sync.WaitGroup
