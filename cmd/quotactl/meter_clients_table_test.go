@@ -146,7 +146,7 @@ var clients = []client{
 	{name: "stripe (Node)", version: "npm stripe", program: []string{"node", "node/vendors.mjs"}, scenarios: []string{"customers"}, without: beside},
 	{name: "stripe (Node) with its fetch client", version: "npm stripe", program: []string{"node", "node/vendors.mjs"}, scenarios: []string{"fetch_customers"}, without: metered},
 	{name: "PHP curl", version: "php --version", program: []string{"php", "php/clients.php"}, scenarios: []string{"curl_token", "curl_upload", "curl_gzip", "curl_moved"}, without: metered},
-	{name: "Guzzle", version: "php --version", program: []string{"php", "php/clients.php"}, scenarios: []string{"guzzle_link", "guzzle_upload", "guzzle_parallel"}, without: metered, refused: "quotactl refused"},
+	{name: "Guzzle", version: "php --version", program: []string{"php", "php/clients.php"}, scenarios: []string{"guzzle_link", "guzzle_upload", "guzzle_parallel"}, without: metered},
 	{name: "Ruby Net::HTTP", version: "ruby --version", program: []string{"ruby", "ruby/clients.rb"}, scenarios: []string{"net_token", "net_upload", "net_gzip", "openuri_moved"}, without: metered},
 	{name: "Faraday", version: "ruby faraday Faraday::VERSION", program: []string{"ruby", "ruby/clients.rb"}, scenarios: []string{"faraday_get"}, without: metered},
 	{name: "Ruby httpclient", version: "ruby httpclient HTTPClient::VERSION", program: []string{"ruby", "ruby/clients.rb"}, scenarios: []string{"httpclient_get"}, without: metered},
