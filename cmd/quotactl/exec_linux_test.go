@@ -11,12 +11,13 @@ import (
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
+	"github.com/quotactl/quotactl/internal/terminaltest"
 )
 
 // Ctrl-C in a terminal is one signal to the command.
 func TestExecHasOneCtrlC(t *testing.T) {
 	t.Parallel()
-	master, slave := terminal(t)
+	master, slave := terminaltest.New(t)
 	p := startExec(t, shopConfig, func(p *program) {
 		p.Stdin = slave
 		p.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}

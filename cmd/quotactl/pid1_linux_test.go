@@ -15,6 +15,7 @@ import (
 
 	"github.com/quotactl/quotactl/internal/daemon"
 	"github.com/quotactl/quotactl/internal/must"
+	"github.com/quotactl/quotactl/internal/terminaltest"
 )
 
 // programs are what the tests may start by name: quotactl, and a program that replaces a
@@ -195,19 +196,6 @@ func TestTheFirstProcessSaysWhatItCannotStart(t *testing.T) {
 	}
 }
 
-// terminal makes a pseudo terminal: what is written to the master is what a person
-// types.
-func terminal(t *testing.T) (master, slave *os.File) {
-	t.Helper()
-	master = must.Get(os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0))(t)
-	fd := int(master.Fd())
-	must.Do(t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
-	number := must.Get(unix.IoctlGetInt(fd, unix.TIOCGPTN))(t)
-	slave = must.Get(os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0))(t)
-	t.Cleanup(func() { _, _ = master.Close(), slave.Close() })
-	return master, slave
-}
-
 // Ctrl-C in the terminal of a container is one signal, which drains, and not two,
 // which would stop at once.
 func TestTheFirstProcessHasOneCtrlC(t *testing.T) {
@@ -215,7 +203,7 @@ func TestTheFirstProcessHasOneCtrlC(t *testing.T) {
 		upstream, address := newGate(t)
 		p := start("run", "--now")
 		must.Do(t, os.WriteFile(filepath.Join(p.Dir, "costs.toml"), fmt.Appendf(nil, daemonConfig, address), 0o600))
-		master, slave := terminal(t)
+		master, slave := terminaltest.New(t)
 		p.Stdin = slave
 		if p.SysProcAttr == nil {
 			p.SysProcAttr = &syscall.SysProcAttr{}

@@ -39,8 +39,8 @@ func TestTheProxyAsksForItsToken(t *testing.T) {
 	check.Equal(t, len(w.Requests()), 0, "requests")
 }
 
-// An upstream whose certificate does not verify, or that asks for the program's, is told apart,
-// and nothing is charged.
+// The refusal names an upstream whose certificate does not verify, and one that asks for the
+// program's; nothing is charged.
 func TestUpstreamsThatCannotBeOpened(t *testing.T) {
 	w := newWorld(t, strings.ReplaceAll(worldConfig, `"*.myshopify.com"`, `"unknown.example.com"`), hello)
 	resp, body := get(t, w.client(false), "https://unknown.example.com/") //nolint:bodyclose // get closes it

@@ -94,7 +94,7 @@ func (h *handler) serve(w http.ResponseWriter, req *http.Request, t target) {
 	case req.Method == http.MethodTrace || req.Method == http.MethodConnect:
 		h.refuseWith(w, req, wrong(http.StatusMethodNotAllowed, "this method is not passed on"))
 		return
-	case !strings.HasPrefix(req.URL.Path, "/") && req.RequestURI != "*":
+	case !strings.HasPrefix(req.URL.Path+"/", "/") && req.RequestURI != "*": // a whole address may have no path
 		h.refuseWith(w, req, wrong(http.StatusBadRequest, "the path does not begin with a slash"))
 		return
 	}

@@ -16,8 +16,8 @@ type Tally struct {
 	Passed map[string]int
 	// Tunnels counts connections by host that were not opened.
 	Tunnels map[string]int
-	// Broken counts handshakes by host that the program broke off: it has a list of CAs of its
-	// own.
+	// Broken counts handshakes by host that the program broke off, as one with a list of CAs of its
+	// own does.
 	Broken map[string]int
 	// Own counts calls that the program charged itself.
 	Own int64

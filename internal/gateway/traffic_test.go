@@ -272,11 +272,18 @@ func TestPlainHTTP(t *testing.T) {
 	check.Equal(t, body, "http://api.example.com/a%2Fb?c;d api.example.com", "metered")
 	_, body = get(t, client, "http://other.example.com/x")
 	check.Equal(t, body, "http://other.example.com/x other.example.com", "passed on")
+	proxy := must.Get(url.Parse(w.variable("HTTPS_PROXY")))(t)
+	raw := must.Get(net.Dial("tcp", proxy.Host))(t)
+	_, err := fmt.Fprintf(raw, "GET http://api.example.com HTTP/1.1\r\nHost: api.example.com\r\nProxy-Authorization: %s\r\nConnection: close\r\n\r\n",
+		proxyHeader(proxy.User).Get("Proxy-Authorization"))
+	must.Do(t, err)
+	check.Equal(t, strings.Contains(string(must.Get(io.ReadAll(raw))(t)), "http://api.example.com/ api.example.com"), true, "without a path")
+	must.Do(t, raw.Close())
 	conn := w.tunnel("api.example.com:80")
-	_, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: api.example.com\r\nConnection: close\r\n\r\n")
+	_, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: api.example.com\r\nConnection: close\r\n\r\n")
 	must.Do(t, err)
 	check.Equal(t, strings.Contains(string(must.Get(io.ReadAll(conn))(t)), "200 OK"), true, "through CONNECT")
-	check.Equal(t, w.charged("any/main"), 2, "units")
+	check.Equal(t, w.charged("any/main"), 3, "units")
 	check.Equal(t, w.g.Tally().Tunnels["other.example.com"], 1, "named")
 }
 

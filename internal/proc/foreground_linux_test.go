@@ -18,6 +18,7 @@ import (
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/internal/must"
+	"github.com/quotactl/quotactl/internal/terminaltest"
 )
 
 // marked is meter for a command whose processes survivors finds.
@@ -179,7 +180,7 @@ func TestForegroundInATerminal(t *testing.T) {
 		"stopped by the key": {must.Get(os.Executable())(t), reporting, "--"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			master, slave := terminal(t)
+			master, slave := terminaltest.New(t)
 			meter(t, long, long, func(cmd *exec.Cmd) {
 				shell := `"$@"; echo "job $?"; fg >/dev/null; echo "job $?"`
 				cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-m", "-c", shell, "sh", cmd.Path}, cmd.Args[1:]...)
@@ -202,18 +203,6 @@ func TestForegroundInATerminal(t *testing.T) {
 			}
 		})
 	}
-}
-
-// terminal makes a pseudo terminal: what is written to the master is what a person types.
-func terminal(t *testing.T) (master, slave *os.File) {
-	t.Helper()
-	master = must.Get(os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0))(t)
-	fd := int(master.Fd())
-	must.Do(t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
-	number := must.Get(unix.IoctlGetInt(fd, unix.TIOCGPTN))(t)
-	slave = must.Get(os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0))(t)
-	t.Cleanup(func() { _, _ = master.Close(), slave.Close() })
-	return master, slave
 }
 
 // Undumpable holds for this process.

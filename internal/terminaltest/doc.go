@@ -1,0 +1,2 @@
+// Package terminaltest is a test kit: pseudo terminals, on Linux.
+package terminaltest
