@@ -121,7 +121,9 @@ func (s *surroundings) setHooks(o surroundOptions) {
 // setJava names the listener that asks for no password, since Java sends a proxy none.
 func (s *surroundings) setJava(direct string, trusted *trust) {
 	host, port, _ := net.SplitHostPort(direct)
-	store := s.write("roots.jks", 0o644, keystore(trusted.certs, time.Now()))
+	roots, err := keyStore(trusted.certs, time.Now())
+	s.err = cmp.Or(s.err, err)
+	store := s.write("roots.jks", 0o644, roots)
 	if strings.Contains(s.vars["JAVA_TOOL_OPTIONS"], "javax.net.ssl.trustStore=") {
 		s.said = append(s.said, "JAVA_TOOL_OPTIONS names a trustStore: Java does not use it, but the system's roots")
 	}

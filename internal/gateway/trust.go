@@ -2,9 +2,7 @@ package gateway
 
 import (
 	"bytes"
-	"crypto/sha1"
 	"crypto/x509"
-	"encoding/binary"
 	"encoding/pem"
 	"fmt"
 	"os"
@@ -12,9 +10,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"time"
-	"unicode/utf16"
+
+	"github.com/pavlo-v-chernykh/keystore-go/v4"
 )
 
 // Variables that name files with roots: those that name the run's bundle; two that do so only if
@@ -112,25 +110,16 @@ func (t *trust) add(text []byte) (found bool) {
 // storePassword guards nothing: the format has a checksum that begins with it.
 const storePassword = "quotactl"
 
-// keystore writes roots as a Java key store (JKS).
-func keystore(roots []*x509.Certificate, now time.Time) []byte {
-	var store bytes.Buffer
-	put := func(values ...any) {
-		for _, value := range values {
-			if text, ok := value.(string); ok {
-				value = append(binary.BigEndian.AppendUint16(nil, uint16(len(text))), text...)
-			}
-			_ = binary.Write(&store, binary.BigEndian, value) // a buffer takes all
-		}
-	}
-	const magic, version, trusted = uint32(0xFEEDFEED), uint32(2), uint32(2)
-	put(magic, version, uint32(len(roots)))
+// keyStore writes roots as a Java key store (JKS).
+func keyStore(roots []*x509.Certificate, now time.Time) ([]byte, error) {
+	store := keystore.New(keystore.WithOrderedAliases())
 	for i, root := range roots {
-		put(trusted, "root"+strconv.Itoa(i), now.UnixMilli(), "X.509", uint32(len(root.Raw)), root.Raw)
+		// The entry is complete, and so there is no error.
+		_ = store.SetTrustedCertificateEntry(fmt.Sprintf("root%d", i), keystore.TrustedCertificateEntry{
+			CreationTime: now, Certificate: keystore.Certificate{Type: "X.509", Content: root.Raw},
+		})
 	}
-	sum := sha1.New()
-	_ = binary.Write(sum, binary.BigEndian, utf16.Encode([]rune(storePassword))) // a hash takes all
-	sum.Write([]byte("Mighty Aphrodite"))
-	sum.Write(store.Bytes())
-	return sum.Sum(store.Bytes())
+	var text bytes.Buffer
+	err := store.Store(&text, []byte(storePassword))
+	return text.Bytes(), err
 }

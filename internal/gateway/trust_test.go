@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/quotactl/quotactl/internal/certtest"
 	"github.com/quotactl/quotactl/internal/check"
@@ -108,10 +107,4 @@ func TestKeystore(t *testing.T) {
 		out := string(must.Get(list.Output())(t))
 		check.Equal(t, strings.Count(out, "trustedCertEntry"), count)
 	}
-}
-
-func TestKeystoreIsTheSame(t *testing.T) {
-	roots := trustedBefore(environment{}).certs
-	check.Equal(t, bytes.Equal(keystore(roots, testNow), keystore(roots, testNow)), true)
-	check.Equal(t, bytes.Equal(keystore(roots, testNow), keystore(roots, testNow.Add(time.Millisecond))), false)
 }
