@@ -63,7 +63,7 @@ func (e *leaseError) Temporary() bool { return true }
 // be sent.
 func (t *Transport) begin(req *http.Request, waited time.Duration) (*attempt, error) {
 	a := &attempt{Transport: t, options: t.optionsOf(req), request: req, waited: waited}
-	a.operation = t.operation(req, &a.options)
+	a.operation = t.Operation(req)
 	a.cost = t.spec.Costs[a.operation]
 	ctx := req.Context()
 	if ctx.Err() != nil {
@@ -229,6 +229,9 @@ func (a *attempt) send() (*http.Response, error) {
 		}
 		return nil, err
 	}
+	a.mu.Lock()
+	a.verdict.receipt = a.receipt
+	a.mu.Unlock()
 	resp.Request = a.verdict.attach(resp.Request, out, a.request)
 	return resp, nil
 }

@@ -37,7 +37,7 @@
 // The rules in costs.toml recognise, by a response's status, header and body, that the
 // upstream refuses the credential, or how much quota it reports as left; see
 // [budget.Feedback]. Locks are kept in the store, so every process stops. [VerdictOf]
-// returns what a response meant. Bodies encoded with gzip, deflate, br or zstd are read
-// too, and reach the caller unchanged. A value that cannot be read is reported to the
-// Observer and the log as [Unread].
+// returns what a response meant, [ReceiptOf] what was charged for it. Bodies encoded with
+// gzip, deflate, br or zstd are read too, and reach the caller unchanged. A value that
+// cannot be read is reported to the Observer and the log as [Unread].
 package budgethttp

@@ -107,9 +107,10 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
-// operation returns the request's operation.
-func (t *Transport) operation(req *http.Request, o *Options) string {
-	if o.Operation != "" {
+// Operation returns the operation by which a request is charged: that of its options, else that
+// of the most specific pattern, else [Unmatched].
+func (t *Transport) Operation(req *http.Request) string {
+	if o := t.optionsOf(req); o.Operation != "" {
 		return o.Operation
 	}
 	if operation, ok := t.routes.Operation(req); ok {

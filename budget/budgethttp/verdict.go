@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/feedback"
 )
 
@@ -33,10 +34,7 @@ type Verdict struct {
 // store has the lock, at most the store's timeout. It returns false for responses that
 // the Transport makes itself; see [RefusedHeader].
 func VerdictOf(resp *http.Response) (Verdict, bool) {
-	if resp == nil || resp.Request == nil {
-		return Verdict{}, false
-	}
-	v, _ := resp.Request.Context().Value(verdictKey{}).(*verdict)
+	v := verdictOf(resp)
 	if v == nil {
 		return Verdict{}, false
 	}
@@ -50,11 +48,33 @@ func VerdictOf(resp *http.Response) (Verdict, bool) {
 	return *told, true
 }
 
-// verdict holds a response's Verdict. It travels in the context of the response's
+// ReceiptOf returns the receipt of the charge for a response that came through a Transport: of the
+// last one, if the request was sent again. It is false if there was no charge, because the response
+// is the Transport's own, or because the request belongs to an upload or session that had been
+// charged before.
+func ReceiptOf(resp *http.Response) (budget.Receipt, bool) {
+	v := verdictOf(resp)
+	if v == nil || v.receipt.ID == "" {
+		return budget.Receipt{}, false
+	}
+	return v.receipt, true
+}
+
+// verdictOf returns what travels with a response; nil: nothing does.
+func verdictOf(resp *http.Response) *verdict {
+	if resp == nil || resp.Request == nil {
+		return nil
+	}
+	v, _ := resp.Request.Context().Value(verdictKey{}).(*verdict)
+	return v
+}
+
+// verdict holds a response's Verdict and receipt. It travels in the context of the response's
 // request, because clients wrap the body.
 type verdict struct {
-	told  atomic.Pointer[Verdict]
-	await atomic.Pointer[func()] // waits until told is set, at most the store's timeout; nil: no wait needed
+	receipt budget.Receipt
+	told    atomic.Pointer[Verdict]
+	await   atomic.Pointer[func()] // waits until told is set, at most the store's timeout; nil: no wait needed
 }
 
 type verdictKey struct{}
