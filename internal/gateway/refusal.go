@@ -179,30 +179,8 @@ const codeExceeded = "quota_exceeded"
 // quotaExceeded is the problem type of draft-ietf-httpapi-ratelimit-headers.
 const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 
-// problem is a body that the clients of most APIs can show: the members of RFC 9457, and
-// those in which GitHub, OpenAI, Stripe and Google say why.
-type problem struct {
-	Message string    `json:"message"` // first: some show the beginning alone
-	Type    string    `json:"type,omitempty"`
-	Title   string    `json:"title"`
-	Status  int       `json:"status"`
-	Detail  string    `json:"detail"`
-	RetryAt time.Time `json:"retry_at,omitzero"`
-	Error   struct {
-		Code    string   `json:"code"`
-		Type    string   `json:"type"`
-		Message string   `json:"message"`
-		Errors  []reason `json:"errors"`
-	} `json:"error"`
-}
-
-type reason struct {
-	Reason  string `json:"reason"`
-	Domain  string `json:"domain"`
-	Message string `json:"message"`
-}
-
-// body is the status and the body of a refusal.
+// body is the status and the body of a refusal that the clients of most APIs can show: it has the
+// members of RFC 9457, and those in which GitHub, OpenAI, Stripe and Google say why.
 func (r *refusal) body(text string) (status int, body []byte) {
 	status = r.status
 	if r.after == 0 && r.final.Status != 0 {
@@ -211,16 +189,20 @@ func (r *refusal) body(text string) (status int, body []byte) {
 	if r.final.Body != "" && r.kind == isRefused && (status == r.final.Status || r.final.Status >= http.StatusBadRequest) {
 		return status, r.final.Fill(text, status)
 	}
-	p := problem{Title: "quotactl refused the request; it was not sent", Status: status, Detail: text, Message: text}
+	type object map[string]any // JSON has them sorted: detail comes first, and some clients show the beginning alone
+	title, reason := "quotactl refused the request; it was not sent", "backendError"
 	if r.kind == isError {
-		p.Title = "quotactl could not pass the request on"
+		title = "quotactl could not pass the request on"
 	}
-	p.RetryAt = r.at.UTC()
-	p.Error.Code, p.Error.Type, p.Error.Message = r.code, r.code, text
-	p.Error.Errors = []reason{{"backendError", "quotactl", text}}
+	problem := object{"detail": text, "message": text, "status": status, "title": title}
 	if r.code == codeExceeded {
-		p.Type, p.Error.Errors[0].Reason = quotaExceeded, "quotaExceeded"
+		problem["type"], reason = quotaExceeded, "quotaExceeded"
 	}
-	body, _ = json.Marshal(p) // strings and numbers always can be
+	if !r.at.IsZero() {
+		problem["retry_at"] = r.at.UTC()
+	}
+	causes := []object{{"reason": reason, "domain": "quotactl", "message": text}}
+	problem["error"] = object{"code": r.code, "type": r.code, "message": text, "errors": causes}
+	body, _ = json.Marshal(problem) // texts and numbers always can be
 	return status, body
 }

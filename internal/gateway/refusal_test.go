@@ -92,7 +92,13 @@ func TestNeverFits(t *testing.T) {
 	check.Equal(t, strings.Contains(body, "can never fit"), true, body)
 	<-w.g.Exhausted()
 	check.Equal(t, w.g.Tally().Budgets["plain/main"].Final, 1, "refusals")
-	var p problem
+	var p struct {
+		Message, Detail string
+		Error           struct {
+			Message string
+			Errors  []struct{ Message string }
+		}
+	}
 	must.Do(t, json.Unmarshal([]byte(body), &p))
 	check.Equal(t, p.Message == p.Detail && p.Message == p.Error.Message && p.Error.Errors[0].Message == p.Message, true, body)
 }
