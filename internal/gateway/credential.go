@@ -21,6 +21,7 @@ import (
 type credentials struct {
 	key     []byte              // of the digests, of this run alone
 	secrets map[string][]string // the budgets, by the digest of a secret
+	lengths map[int]bool        // of the secrets: other values need no digest
 	known   map[string]bool     // the budgets whose secret could be read
 	lacking map[string][]string // by upstream: which secrets could not be read, in words
 	named   []string            // the budgets of --budget or of the job
@@ -33,15 +34,15 @@ func newCredentials(
 	upstreams []config.Upstream, named []string, secret func(config.Credential) string, say func(string),
 ) *credentials {
 	c := &credentials{
-		key: []byte(rand.Text()), secrets: map[string][]string{}, known: map[string]bool{}, lacking: map[string][]string{},
-		named: named, say: say,
+		key: []byte(rand.Text()), secrets: map[string][]string{}, lengths: map[int]bool{}, known: map[string]bool{},
+		lacking: map[string][]string{}, named: named, say: say,
 	}
 	for _, u := range upstreams {
 		for _, credential := range u.Credentials {
 			name, at := u.Name+"/"+credential.Label, cmp.Or(credential.SecretEnv, credential.SecretFile)
 			if value := strings.TrimSpace(secret(credential)); value != "" {
 				d := c.digest(value)
-				c.secrets[d], c.known[name] = append(c.secrets[d], name), true
+				c.secrets[d], c.lengths[len(value)], c.known[name] = append(c.secrets[d], name), true, true
 			} else if at != "" {
 				c.lacking[u.Name] = append(c.lacking[u.Name], fmt.Sprintf("the secret of %s, in %s, cannot be read where meter runs", name, at))
 			}
@@ -98,7 +99,8 @@ func keep(list []string, holds func(string) bool) []string {
 
 // carrying are the budgets of an upstream whose secret is carried.
 func (c *credentials) carrying(w owned, carried carried) (list []string) {
-	for _, value := range carried.values {
+	fits := func(value string) bool { return c.lengths[len(value)] }
+	for _, value := range keep(carried.values, fits) {
 		for _, name := range c.secrets[c.digest(value)] {
 			if w.has(name) && !slices.Contains(list, name) {
 				list = append(list, name)
