@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/quotactl/quotactl/internal/must"
@@ -17,12 +18,13 @@ var clientsFolder = filepath.Join("..", "..", "testdata", "clients")
 type clientKit struct {
 	programs     map[string]string // paths of the programs that a client's first word names
 	repositories string            // the folder of what git.example.com serves
+	without      sync.Map          // the outcome without hooks, by the name of a client that was run
 }
 
 // newClientKit finds and builds what the clients need. A program that is missing ends the test
 // with what to install.
 func newClientKit(t *testing.T, chosen []client) *clientKit {
-	k := &clientKit{map[string]string{}, repository(t)}
+	k := &clientKit{programs: map[string]string{}, repositories: repository(t)}
 	for _, c := range chosen {
 		name := c.program[0]
 		if k.programs[name] != "" {

@@ -18,9 +18,9 @@ import (
 // fileSize is the length of what /file and /packed serve.
 const fileSize = 20_000
 
-// common serves what every HTTP client can do, at api.example.com.
+// common serves what every HTTP client can do, at api.example.invalid.
 func (f *apis) common() {
-	const host = " api.example.com"
+	const host = " api.example.invalid"
 	f.priced("GET"+host+"/token/items", "api", "list", 1, func(w http.ResponseWriter, r *http.Request) {
 		answer := map[string]any{"items": []int{1, 2}}
 		if next := following(r, "pageToken"); next != "" {
@@ -31,13 +31,13 @@ func (f *apis) common() {
 	f.priced("GET"+host+"/absolute/items", "api", "list", 1, func(w http.ResponseWriter, r *http.Request) {
 		answer := map[string]any{"items": []int{1, 2}}
 		if next := following(r, "page"); next != "" {
-			answer["next"] = "https://api.example.com/absolute/items?page=" + next
+			answer["next"] = "https://api.example.invalid/absolute/items?page=" + next
 		}
 		answerJSON(w, 200, answer)
 	})
 	f.priced("GET"+host+"/link/items", "api", "list", 1, func(w http.ResponseWriter, r *http.Request) {
 		if next := following(r, "page"); next != "" {
-			w.Header().Set("Link", `<https://api.example.com/link/items?page=`+next+`>; rel="next"`)
+			w.Header().Set("Link", `<https://api.example.invalid/link/items?page=`+next+`>; rel="next"`)
 		}
 		answerJSON(w, 200, []int{1, 2})
 	})
@@ -47,7 +47,7 @@ func (f *apis) common() {
 	}
 	f.priced("POST"+host+"/upload", "api", "upload", 50, received)
 	f.priced("PUT"+host+"/upload", "api", "upload", 50, received)
-	f.resumable("api", "resumable", 100, "api.example.com/resumable")
+	f.resumable("api", "resumable", 100, "api.example.invalid/resumable")
 	f.priced("GET"+host+"/events", "api", "events", 5, serveEvents)
 	f.priced("GET"+host+"/packed/{encoding}", "api", "packed", 2, servePacked)
 	f.priced("HEAD"+host+"/file", "api", "head", 1, serveFile)

@@ -68,14 +68,13 @@ var (
 	whole    = append([]string{"events", "br", "zstd", "slow"}, everyday...)
 )
 
-// What becomes of a client without the two hooks.
-type unhooked string
+// An outcome is what became of a client: clientRun.outcome measures it.
+type outcome string
 
 const (
-	metered unhooked = "metered"
-	beside  unhooked = "not metered"   // it asks for no proxy
-	fails   unhooked = "fails"         // it takes the proxy, and trusts a list of its own
-	flags   unhooked = "with `--java`" // it takes neither from the environment
+	metered outcome = "metered"
+	beside  outcome = "not metered" // it asks for no proxy
+	fails   outcome = "fails"       // it takes the proxy, and trusts a list of its own
 )
 
 // A share is the least effort with which a client is run.
@@ -94,7 +93,7 @@ type client struct {
 	program   []string // what is run; the first word as in programPaths
 	scenarios []string // its arguments
 	own       string   // a variable that names the roots already, by which it trusts hosts of no upstream
-	without   unhooked // what it is without hooks
+	java      bool     // it needs the flag --java
 	repeats   bool     // it waits for a Retry-After within a minute, and asks again
 	persists  bool     // it asks again for half an hour while the store is away
 	share     share
@@ -102,62 +101,63 @@ type client struct {
 }
 
 var clients = []client{
-	{name: "curl, HTTP/2", version: "curl --version", program: []string{"sh", "shell/curl.sh"}, scenarios: whole, without: metered, share: small},
-	{name: "curl, HTTP/1.1", version: "curl --version", program: []string{"env", "HTTP=--http1.1", "sh", "shell/curl.sh"}, scenarios: whole, without: metered},
-	{name: "Python requests", version: "pip requests", program: []string{"python", "python/requests_client.py"}, scenarios: whole, own: "REQUESTS_CA_BUNDLE", without: metered, share: ci},
-	{name: "Python requests with a `verify` of its own", version: "pip requests", program: []string{"python", "python/requests_client.py"}, scenarios: []string{"verify_status"}, without: fails, share: ci},
-	{name: "Python httpx", version: "pip httpx", program: []string{"python", "python/httpx_client.py"}, scenarios: whole, without: metered, share: ci},
-	{name: "Python httpx, HTTP/2", version: "pip httpx", program: []string{"python", "python/httpx_client.py", "h2"}, scenarios: whole, without: metered},
-	{name: "Python httpx with a transport of its own", version: "pip httpx", program: []string{"python", "python/httpx_client.py"}, scenarios: []string{"transport_status"}, without: beside, share: ci},
-	{name: "Python urllib", version: "python --version", program: []string{"python", "python/urllib_client.py"}, scenarios: []string{"token", "absolute", "upload", "resumable", "head", "etag", "moved", "away"}, without: metered},
-	{name: "Python http.client", version: "python --version", program: []string{"python", "python/httpclient_client.py"}, scenarios: []string{"get"}, without: beside},
-	{name: "Python aiohttp", version: "pip aiohttp", program: []string{"python", "python/aiohttp_client.py"}, scenarios: []string{"link", "upload", "events", "gzip", "head", "etag", "moved", "parallel"}, without: beside},
-	{name: "Python urllib3", version: "pip urllib3", program: []string{"python", "python/urllib3_client.py"}, scenarios: []string{"get", "upload", "gzip", "moved", "parallel"}, without: beside, repeats: true},
-	{name: "boto3", version: "pip boto3", program: []string{"python", "python/boto3_client.py"}, scenarios: []string{"tables"}, without: metered},
-	{name: "google-api-python-client", version: "pip google-api-python-client", program: []string{"python", "python/google_client.py"}, scenarios: []string{"videos", "insert"}, without: metered},
-	{name: "google-auth", version: "pip google-auth", program: []string{"python", "python/google_client.py"}, scenarios: []string{"refresh", "drive"}, own: "REQUESTS_CA_BUNDLE", without: metered},
-	{name: "PyGithub", version: "pip PyGithub", program: []string{"python", "python/github_client.py"}, scenarios: []string{"issues"}, without: metered},
-	{name: "stripe (Python)", version: "pip stripe", program: []string{"python", "python/stripe_client.py"}, scenarios: []string{"customers"}, without: fails},
-	{name: "gRPC (Python)", version: "pip grpcio", program: []string{"python", "python/grpcio_client.py"}, scenarios: []string{"unary", "streams", "statuses"}, without: metered},
-	{name: "pip", version: "python -m pip --version", program: []string{"sh", "shell/tools.sh"}, scenarios: []string{"pip_download"}, without: metered, refused: "No matching distribution", repeats: true},
-	{name: "HTTPie", version: "http --version", program: []string{"sh", "shell/tools.sh"}, scenarios: []string{"httpie_body", "httpie_upload"}, without: metered},
-	{name: "wget", version: "wget --version", program: []string{"sh", "shell/tools.sh"}, scenarios: []string{"wget_body"}, without: metered, refused: "403"},
-	{name: "npm", version: "npm_ --version", program: []string{"sh", "shell/tools.sh"}, scenarios: []string{"npm_view"}, without: metered, refused: "403", repeats: true},
-	{name: "cargo", version: "cargo --version", program: []string{"sh", "shell/tools.sh"}, scenarios: []string{"cargo_search"}, without: metered},
-	{name: "go", version: "go_ version", program: []string{"sh", "shell/tools.sh"}, scenarios: []string{"go_list"}, without: metered, refused: "403"},
-	{name: "gh", version: "gh --version", program: []string{"sh", "shell/tools.sh"}, scenarios: []string{"gh_issues"}, without: metered},
-	{name: "git", version: "git --version", program: []string{"sh", "shell/tools.sh"}, scenarios: []string{"git_clone"}, without: metered, refused: "403"},
-	{name: "a child's child", version: "curl --version", program: []string{"sh", "shell/tools.sh"}, scenarios: []string{"child_status"}, without: metered, refused: "403"},
-	{name: "Node 20 fetch", version: "node20 --version", program: []string{"node20", "node/fetch.mjs"}, scenarios: nodeFetch, without: beside, share: ci},
-	{name: "Node 24 fetch", version: "node --version", program: []string{"node", "node/fetch.mjs"}, scenarios: whole, without: metered},
-	{name: "Node https", version: "node --version", program: []string{"node", "node/libraries.mjs", "https"}, scenarios: []string{"token", "link", "upload", "resumable", "get", "head", "etag", "parallel"}, without: metered},
-	{name: "axios", version: "npm axios", program: []string{"node", "node/libraries.mjs", "axios"}, scenarios: library, without: metered},
-	{name: "got", version: "npm got", program: []string{"node", "node/libraries.mjs", "got"}, scenarios: library, without: metered, repeats: true},
-	{name: "node-fetch", version: "npm node-fetch", program: []string{"node", "node/libraries.mjs", "node-fetch"}, scenarios: library, without: metered},
-	{name: "undici", version: "npm undici", program: []string{"node", "node/libraries.mjs", "undici"}, scenarios: library, without: metered},
-	{name: "Node https with an agent of its own", version: "node --version", program: []string{"node", "node/libraries.mjs", "agent"}, scenarios: []string{"token", "upload", "get", "parallel"}, without: beside},
-	{name: "axios with `proxy: false`", version: "npm axios", program: []string{"node", "node/libraries.mjs", "axios-direct"}, scenarios: []string{"get"}, without: beside},
-	{name: "Node http2", version: "node --version", program: []string{"node", "node/libraries.mjs", "http2"}, scenarios: []string{"token", "upload", "get", "parallel"}, without: beside},
-	{name: "googleapis", version: "npm googleapis", program: []string{"node", "node/vendors.mjs"}, scenarios: []string{"videos", "insert"}, without: metered},
-	{name: "octokit", version: "npm octokit", program: []string{"node", "node/vendors.mjs"}, scenarios: []string{"issues"}, without: metered},
-	{name: "openai (Node)", version: "npm openai", program: []string{"node", "node/vendors.mjs"}, scenarios: []string{"chat"}, without: metered, repeats: true},
-	{name: "@anthropic-ai/sdk", version: "npm @anthropic-ai/sdk", program: []string{"node", "node/vendors.mjs"}, scenarios: []string{"message"}, without: metered, repeats: true},
-	{name: "@slack/web-api", version: "npm @slack/web-api", program: []string{"node", "node/vendors.mjs"}, scenarios: []string{"channels"}, without: metered, refused: "ratelimited", repeats: true, persists: true},
-	{name: "stripe (Node)", version: "npm stripe", program: []string{"node", "node/vendors.mjs"}, scenarios: []string{"customers"}, without: beside},
-	{name: "stripe (Node) with its fetch client", version: "npm stripe", program: []string{"node", "node/vendors.mjs"}, scenarios: []string{"fetch_customers"}, without: metered},
-	{name: "PHP curl", version: "php --version", program: []string{"php", "php/clients.php"}, scenarios: []string{"curl_token", "curl_upload", "curl_gzip", "curl_moved"}, without: metered},
-	{name: "Guzzle", version: "php --version", program: []string{"php", "php/clients.php"}, scenarios: []string{"guzzle_link", "guzzle_upload", "guzzle_parallel"}, without: metered},
-	{name: "Ruby Net::HTTP", version: "ruby --version", program: []string{"ruby", "ruby/clients.rb"}, scenarios: []string{"net_token", "net_upload", "net_gzip", "openuri_moved"}, without: metered},
-	{name: "Faraday", version: "ruby faraday Faraday::VERSION", program: []string{"ruby", "ruby/clients.rb"}, scenarios: []string{"faraday_get"}, without: metered},
-	{name: "Ruby httpclient", version: "ruby httpclient HTTPClient::VERSION", program: []string{"ruby", "ruby/clients.rb"}, scenarios: []string{"httpclient_get"}, without: metered},
-	{name: "octokit.rb", version: "ruby octokit Octokit::VERSION", program: []string{"ruby", "ruby/clients.rb"}, scenarios: []string{"issues"}, without: metered},
-	{name: "Perl LWP", version: "perl -MLWP -e print+LWP->VERSION", program: []string{"perl", "perl/clients.pl"}, scenarios: []string{"lwp_token", "lwp_upload", "lwp_moved"}, without: metered},
-	{name: "Perl HTTP::Tiny", version: "perl -MHTTP::Tiny -e print+HTTP::Tiny->VERSION", program: []string{"perl", "perl/clients.pl"}, scenarios: []string{"tiny_link", "tiny_upload", "tiny_moved"}, without: metered},
-	{name: "Java HttpURLConnection", version: "java -version", program: []string{"java", "java/Clients.java"}, scenarios: []string{"connection_get", "connection_upload"}, without: flags},
-	{name: "Java HttpClient", version: "java -version", program: []string{"java", "java/Clients.java"}, scenarios: []string{"client_get", "client_upload", "client_moved", "client_parallel"}, without: flags},
-	{name: "Go net/http", version: "go_ version", program: []string{"go"}, scenarios: whole, without: metered, share: small},
-	{name: "Go, a clone of the default transport", version: "go_ version", program: []string{"go", "clone"}, scenarios: everyday, without: metered, share: ci},
-	{name: "gRPC (Go)", version: "go_ list -m google.golang.org/grpc", program: []string{"go"}, scenarios: []string{"unary", "streams", "statuses"}, without: metered, share: small},
+	{name: "curl, HTTP/2", version: "curl --version", program: []string{"sh", "shell/curl.sh"}, scenarios: whole, share: small},
+	{name: "curl, HTTP/1.1", version: "curl --version", program: []string{"env", "HTTP=--http1.1", "sh", "shell/curl.sh"}, scenarios: whole},
+	{name: "Python requests", version: "pip requests", program: []string{"python", "python/requests_client.py"}, scenarios: whole, own: "REQUESTS_CA_BUNDLE", share: ci},
+	{name: "Python requests with a `verify` of its own", version: "pip requests", program: []string{"python", "python/requests_client.py"}, scenarios: []string{"verify_status"}, share: ci},
+	{name: "Python httpx", version: "pip httpx", program: []string{"python", "python/httpx_client.py"}, scenarios: whole, share: ci},
+	{name: "Python httpx, HTTP/2", version: "pip httpx", program: []string{"python", "python/httpx_client.py", "h2"}, scenarios: whole},
+	{name: "Python httpx with a transport of its own", version: "pip httpx", program: []string{"python", "python/httpx_client.py"}, scenarios: []string{"transport_status"}, share: ci},
+	{name: "Python urllib", version: "python --version", program: []string{"python", "python/urllib_client.py"}, scenarios: []string{"token", "absolute", "upload", "resumable", "head", "etag", "moved", "away"}},
+	{name: "Python http.client", version: "python --version", program: []string{"python", "python/httpclient_client.py"}, scenarios: []string{"get"}},
+	{name: "Python aiohttp", version: "pip aiohttp", program: []string{"python", "python/aiohttp_client.py"}, scenarios: []string{"link", "upload", "events", "gzip", "head", "etag", "moved", "parallel"}},
+	{name: "Python urllib3", version: "pip urllib3", program: []string{"python", "python/urllib3_client.py"}, scenarios: []string{"get", "upload", "gzip", "moved", "parallel"}, repeats: true},
+	{name: "boto3", version: "pip boto3", program: []string{"python", "python/boto3_client.py"}, scenarios: []string{"tables"}},
+	{name: "google-api-python-client", version: "pip google-api-python-client", program: []string{"python", "python/google_client.py"}, scenarios: []string{"videos", "insert"}},
+	{name: "google-auth", version: "pip google-auth", program: []string{"python", "python/google_client.py"}, scenarios: []string{"refresh", "drive"}, own: "REQUESTS_CA_BUNDLE"},
+	{name: "PyGithub", version: "pip PyGithub", program: []string{"python", "python/github_client.py"}, scenarios: []string{"issues"}},
+	{name: "stripe (Python)", version: "pip stripe", program: []string{"python", "python/stripe_client.py"}, scenarios: []string{"customers"}},
+	{name: "gRPC (Python)", version: "pip grpcio", program: []string{"python", "python/grpcio_client.py"}, scenarios: []string{"unary", "streams", "statuses"}},
+	{name: "pip", version: "python -m pip --version", program: []string{"sh", "shell/tools.sh"}, scenarios: []string{"pip_download"}, refused: "No matching distribution", repeats: true},
+	{name: "HTTPie", version: "http --version", program: []string{"sh", "shell/tools.sh"}, scenarios: []string{"httpie_body", "httpie_upload"}},
+	{name: "wget", version: "wget --version", program: []string{"sh", "shell/tools.sh"}, scenarios: []string{"wget_body"}, refused: "403"},
+	{name: "npm", version: "npm_ --version", program: []string{"sh", "shell/tools.sh"}, scenarios: []string{"npm_view"}, refused: "403", repeats: true},
+	{name: "cargo", version: "cargo --version", program: []string{"sh", "shell/tools.sh"}, scenarios: []string{"cargo_search"}},
+	{name: "go", version: "go_ version", program: []string{"sh", "shell/tools.sh"}, scenarios: []string{"go_list"}, refused: "403"},
+	{name: "gh", version: "gh --version", program: []string{"sh", "shell/tools.sh"}, scenarios: []string{"gh_issues"}},
+	{name: "git", version: "git --version", program: []string{"sh", "shell/tools.sh"}, scenarios: []string{"git_clone"}, refused: "403"},
+	{name: "a child's child", version: "curl --version", program: []string{"sh", "shell/tools.sh"}, scenarios: []string{"child_status"}, refused: "403"},
+	{name: "Node 20 fetch", version: "node20 --version", program: []string{"node20", "node/fetch.mjs"}, scenarios: nodeFetch, share: ci},
+	{name: "Node 24 fetch", version: "node --version", program: []string{"node", "node/fetch.mjs"}, scenarios: whole},
+	{name: "Node https", version: "node --version", program: []string{"node", "node/libraries.mjs", "https"}, scenarios: []string{"token", "link", "upload", "resumable", "get", "head", "etag", "parallel"}},
+	{name: "axios", version: "npm axios", program: []string{"node", "node/libraries.mjs", "axios"}, scenarios: library},
+	{name: "got", version: "npm got", program: []string{"node", "node/libraries.mjs", "got"}, scenarios: library, repeats: true},
+	{name: "got, HTTP/2", version: "npm got", program: []string{"node", "node/libraries.mjs", "got-http2"}, scenarios: library, repeats: true},
+	{name: "node-fetch", version: "npm node-fetch", program: []string{"node", "node/libraries.mjs", "node-fetch"}, scenarios: library},
+	{name: "undici", version: "npm undici", program: []string{"node", "node/libraries.mjs", "undici"}, scenarios: library},
+	{name: "Node https with an agent of its own", version: "node --version", program: []string{"node", "node/libraries.mjs", "agent"}, scenarios: []string{"token", "upload", "get", "parallel"}},
+	{name: "axios with `proxy: false`", version: "npm axios", program: []string{"node", "node/libraries.mjs", "axios-direct"}, scenarios: []string{"get"}},
+	{name: "Node http2", version: "node --version", program: []string{"node", "node/libraries.mjs", "http2"}, scenarios: []string{"token", "upload", "get", "parallel"}},
+	{name: "googleapis", version: "npm googleapis", program: []string{"node", "node/vendors.mjs"}, scenarios: []string{"videos", "insert"}},
+	{name: "octokit", version: "npm octokit", program: []string{"node", "node/vendors.mjs"}, scenarios: []string{"issues"}},
+	{name: "openai (Node)", version: "npm openai", program: []string{"node", "node/vendors.mjs"}, scenarios: []string{"chat"}, repeats: true},
+	{name: "@anthropic-ai/sdk", version: "npm @anthropic-ai/sdk", program: []string{"node", "node/vendors.mjs"}, scenarios: []string{"message"}, repeats: true},
+	{name: "@slack/web-api", version: "npm @slack/web-api", program: []string{"node", "node/vendors.mjs"}, scenarios: []string{"channels"}, refused: "ratelimited", repeats: true, persists: true},
+	{name: "stripe (Node)", version: "npm stripe", program: []string{"node", "node/vendors.mjs"}, scenarios: []string{"customers"}},
+	{name: "stripe (Node) with its fetch client", version: "npm stripe", program: []string{"node", "node/vendors.mjs"}, scenarios: []string{"fetch_customers"}},
+	{name: "PHP curl", version: "php --version", program: []string{"php", "php/clients.php"}, scenarios: []string{"curl_token", "curl_upload", "curl_gzip", "curl_moved"}},
+	{name: "Guzzle", version: "php --version", program: []string{"php", "php/clients.php"}, scenarios: []string{"guzzle_link", "guzzle_upload", "guzzle_parallel"}},
+	{name: "Ruby Net::HTTP", version: "ruby --version", program: []string{"ruby", "ruby/clients.rb"}, scenarios: []string{"net_token", "net_upload", "net_gzip", "openuri_moved"}},
+	{name: "Faraday", version: "ruby faraday Faraday::VERSION", program: []string{"ruby", "ruby/clients.rb"}, scenarios: []string{"faraday_get"}},
+	{name: "Ruby httpclient", version: "ruby httpclient HTTPClient::VERSION", program: []string{"ruby", "ruby/clients.rb"}, scenarios: []string{"httpclient_get"}},
+	{name: "octokit.rb", version: "ruby octokit Octokit::VERSION", program: []string{"ruby", "ruby/clients.rb"}, scenarios: []string{"issues"}},
+	{name: "Perl LWP", version: "perl -MLWP -e print+LWP->VERSION", program: []string{"perl", "perl/clients.pl"}, scenarios: []string{"lwp_token", "lwp_upload", "lwp_moved"}},
+	{name: "Perl HTTP::Tiny", version: "perl -MHTTP::Tiny -e print+HTTP::Tiny->VERSION", program: []string{"perl", "perl/clients.pl"}, scenarios: []string{"tiny_link", "tiny_upload", "tiny_moved"}},
+	{name: "Java HttpURLConnection", version: "java -version", program: []string{"java", "java/Clients.java"}, scenarios: []string{"connection_get", "connection_upload"}, java: true},
+	{name: "Java HttpClient", version: "java -version", program: []string{"java", "java/Clients.java"}, scenarios: []string{"client_get", "client_upload", "client_moved", "client_parallel"}, java: true},
+	{name: "Go net/http", version: "go_ version", program: []string{"go"}, scenarios: whole, share: small},
+	{name: "Go, a clone of the default transport", version: "go_ version", program: []string{"go", "clone"}, scenarios: everyday, share: ci},
+	{name: "gRPC (Go)", version: "go_ list -m google.golang.org/grpc", program: []string{"go"}, scenarios: []string{"unary", "streams", "statuses"}, share: small},
 }
 
 // library are what a library for HTTP does in Node.

@@ -12,12 +12,12 @@ func (f *apis) vendors() {
 	f.youtube()
 	f.github()
 	f.models()
-	f.priced("GET api.stripe.com/v1/customers", "stripe", "list", 1, func(w http.ResponseWriter, r *http.Request) {
+	f.priced("GET api.stripe.invalid/v1/customers", "stripe", "list", 1, func(w http.ResponseWriter, r *http.Request) {
 		first := r.FormValue("starting_after") == ""
 		id := map[bool]string{true: "cus_1", false: "cus_2"}[first]
 		answerJSON(w, 200, map[string]any{"object": "list", "url": "/v1/customers", "has_more": first, "data": []any{map[string]any{"id": id, "object": "customer"}}})
 	})
-	f.priced("POST api.stripe.com/v1/customers", "stripe", "create", 5, func(w http.ResponseWriter, _ *http.Request) {
+	f.priced("POST api.stripe.invalid/v1/customers", "stripe", "create", 5, func(w http.ResponseWriter, _ *http.Request) {
 		answerJSON(w, 200, map[string]any{"id": "cus_3", "object": "customer"})
 	})
 	f.priced("POST slack.com/api/conversations.list", "slack", "list", 3, func(w http.ResponseWriter, r *http.Request) {

@@ -216,6 +216,7 @@ const socket = net.connect(port, ip, () => show(raw(tls.connect({ socket, host: 
 		{"pipe", `tls.connect('/missing.sock').on('error', e => console.log(e.code))`, "ENOENT"},
 		{"other port", `tls.connect(1, 'localhost').on('error', e => console.log(e.code))`, "ECONNREFUSED"},
 		{"other servername", `const s = tls.connect({ host: 'localhost', port: 443, servername: 'other.test', lookup: (h, o, cb) => cb(new Error('asked')) }).on('error', e => console.log(e.message))`, "asked"},
+		{"port of the origin", `const s = tls.connect(443, 'api.metered.test', () => { console.log(s.remotePort); s.end() })`, "443"},
 		{"options are left alone", `const o = { host: 'api.metered.test', port: 443, ca: [ca] }; show(raw(tls.connect(o)).then(() => o.host + o.port + o.ca.length))`, "api.metered.test4431"},
 		{"worker", `const { Worker } = require('worker_threads'); new Worker("require('https').get('https://api.metered.test/', r => r.pipe(process.stdout))", { eval: true })`, metered},
 		{"child", `process.stdout.write(require('child_process').execFileSync(process.execPath, ['-e', "require('https').get('https://api.metered.test/', r => r.pipe(process.stdout))"]))`, metered},

@@ -14,7 +14,7 @@ import java.util.concurrent.CompletableFuture;
 
 /** The scenarios that the arguments name, with Java's two clients. */
 public class Clients {
-    static final String BASE = "https://api.example.com";
+    static final String BASE = "https://api.example.invalid";
     static final HttpClient CLIENT = HttpClient.newBuilder().followRedirects(HttpClient.Redirect.NORMAL).build();
 
     static String connectionGet() throws IOException {

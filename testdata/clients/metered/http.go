@@ -15,7 +15,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-const base = "https://api.example.com"
+const base = "https://api.example.invalid"
 
 // client is http.DefaultClient but for its transport, which main may replace.
 var client = &http.Client{}

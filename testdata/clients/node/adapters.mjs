@@ -77,11 +77,12 @@ export const adapters = {
     };
   },
   'axios-direct': () => adapters.axios({ proxy: false }),
-  async got() {
-    const { got } = await import('got');
+  async got(more) {
+    const got = (await import('got')).got.extend({ ...more });
     return async (url, { method, headers, body } = {}) => {
       const answer = await got(url, { method, headers, body: stream(body), throwHttpErrors: method !== 'PUT' }); // 308 is no error of an upload
       return { status: answer.statusCode, header: (name) => answer.headers[name], text: answer.body };
     };
   },
+  'got-http2': () => adapters.got({ http2: true }),
 };

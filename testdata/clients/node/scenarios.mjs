@@ -1,6 +1,6 @@
 // What the Node programs of this folder share: they run the scenarios that their arguments
 // name, and end as a program does whose client threw.
-export const base = 'https://api.example.com';
+export const base = 'https://api.example.invalid';
 export const size = 1 << 20;
 export const parts = [262_144, 262_144, 100_000];
 

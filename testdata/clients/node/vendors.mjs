@@ -61,7 +61,7 @@ await run({
 
 async function customers(how) {
   const { default: Stripe } = await import('stripe');
-  const stripe = new Stripe('sk_test_example', how);
+  const stripe = new Stripe('sk_test_example', { host: 'api.stripe.invalid', ...how });
   let found = 0;
   for await (const _ of stripe.customers.list({ limit: 1 })) found++;
   await stripe.customers.create({ email: 'a@example.com' });

@@ -6,7 +6,7 @@ use HTTP::Tiny;
 use JSON::PP;
 use LWP::UserAgent;
 
-my $base = 'https://api.example.com';
+my $base = 'https://api.example.invalid';
 my $lwp  = LWP::UserAgent->new;
 my $tiny = HTTP::Tiny->new(verify_SSL => 1);
 

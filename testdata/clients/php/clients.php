@@ -3,7 +3,7 @@
 
 require 'GuzzleHttp/autoload.php';
 
-const BASE = 'https://api.example.com';
+const BASE = 'https://api.example.invalid';
 
 function curl(string $url, array $options = []): array
 {

@@ -4,7 +4,7 @@ import scenarios
 
 
 def get():
-    connection = http.client.HTTPSConnection("api.example.com")
+    connection = http.client.HTTPSConnection("api.example.invalid")
     connection.request("GET", "/file")
     answer = connection.getresponse()
     body = answer.read()

@@ -3,7 +3,7 @@ name, and end as a program does whose client raised."""
 import os
 import sys
 
-BASE = "https://api.example.com"
+BASE = "https://api.example.invalid"
 SIZE = 1 << 20
 PARTS = (262_144, 262_144, 100_000)
 

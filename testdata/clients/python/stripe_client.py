@@ -3,6 +3,7 @@ import stripe
 import scenarios
 
 stripe.api_key = "sk_test_example"
+stripe.api_base = "https://api.stripe.invalid"
 
 
 def customers():

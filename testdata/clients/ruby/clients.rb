@@ -3,7 +3,7 @@ require 'json'
 require 'net/http'
 require 'open-uri'
 
-BASE = 'https://api.example.com'
+BASE = 'https://api.example.invalid'
 
 def send_net(request)
   Net::HTTP.start(request.uri.host, request.uri.port, use_ssl: true) do |http|

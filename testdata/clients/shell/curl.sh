@@ -1,7 +1,7 @@
 #!/bin/sh
 # The scenarios that the arguments name, with curl. HTTP=--http1.1 has it not ask for HTTP/2.
 set -eu
-base=https://api.example.com
+base=https://api.example.invalid
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 get() { curl -sS --fail-with-body ${HTTP:---http2} "$@" || { code=$?; cat "$work/body" >&2 2>/dev/null || true; exit "$code"; }; }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # The scenarios that the arguments name, with programs that are no library.
 set -eu
-base=https://api.example.com
+base=https://api.example.invalid
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -29,7 +29,7 @@ gh_issues() {
 }
 git_clone() { git clone -q https://git.example.com/repo.git "$work/repo" && git -C "$work/repo" log --format=%s; }
 # A child's child.
-child_status() { sh -c '"$PYTHON" -c "import subprocess; subprocess.run([\"curl\", \"-sSf\", \"-o\", \"/dev/null\", \"-w\", \"%{http_code}\\n\", \"https://api.example.com/file\"], check=True)"'; }
+child_status() { sh -c '"$PYTHON" -c "import subprocess; subprocess.run([\"curl\", \"-sSf\", \"-o\", \"/dev/null\", \"-w\", \"%{http_code}\\n\", \"https://api.example.invalid/file\"], check=True)"'; }
 
 for name; do
   printf '%s: ' "$name"
