@@ -76,6 +76,7 @@ func TestMeterExits(t *testing.T) {
 		"another host":   {nil, `curl -sS https://other.example.com/x`, 0, "answer to /x\n", "no call to an upstream of the configuration was seen; 1 connection to other.example.com passed unmetered"},
 		"a tunnel":       {[]string{"--tunnel", "api.example.com"}, one + "x", 0, "answer to /v1/ax\n", "1 connection to api.example.com"},
 		"its own CAs":    {nil, `curl -sS --cacert ` + "$SSL_CERT_FILE_BEFORE" + ` https://api.example.com/v1/a 2>/dev/null`, 60, "", "1 handshake with api.example.com was broken off by the program, as one with its own CA list does; --tunnel api.example.com lets it pass unmetered"},
+		"a pinned key":   {nil, `curl -sS --pinnedpubkey sha256//AAAA https://api.example.com/v1/a 2>/dev/null`, 90, "", "1 handshake with api.example.com was broken off by the program, as one with its own CA list does; --tunnel api.example.com lets it pass unmetered"},
 		"not there":      {nil, "", 127, "", "start ./not-there"},
 		"unknown budget": {[]string{"--budget", "shop/other"}, one, 2, "", `unknown budget "shop/other"`},
 		"wrong use":      {[]string{"--on-refusal", "cry"}, one, 2, "", "use stop or continue"},

@@ -92,8 +92,8 @@ func Start(ctx context.Context, o Options) (*Gateway, error) {
 	g.server = &http.Server{
 		ConnContext: targetIn, BaseContext: func(net.Listener) context.Context { return g.ctx },
 		ReadHeaderTimeout: time.Minute, IdleTimeout: 10 * time.Minute, MaxHeaderBytes: 1 << 20,
-		DisableGeneralOptionsHandler: true,
-		ErrorLog:                     slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), // mostly of programs that went away
+		DisableGeneralOptionsHandler: true, ConnState: g.tally.connection,
+		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), // mostly of programs that went away
 	}
 	g.credentials = newCredentials(o.Config.Upstreams, o.Budgets, o.Secret, o.Say)
 	g.meters = &meters{gateway: g, byName: map[string]*meter{}}
@@ -261,5 +261,11 @@ func (g *Gateway) Close() error {
 func (g *Gateway) Tally() Tally {
 	g.tally.mu.Lock()
 	defer g.tally.mu.Unlock()
+	for host, n := range g.tally.silent {
+		if n > 0 {
+			g.tally.t.Broken[host] += n
+		}
+	}
+	clear(g.tally.silent)
 	return g.tally.t
 }

@@ -1,6 +1,9 @@
 package gateway
 
 import (
+	"crypto/tls"
+	"net"
+	"net/http"
 	"strings"
 	"sync"
 
@@ -17,7 +20,7 @@ type Tally struct {
 	// Tunnels counts connections by host that were not opened.
 	Tunnels map[string]int
 	// Broken counts handshakes by host that the program broke off, as one with a list of CAs of its
-	// own does.
+	// own does. Some verify only after it: of a host that got no request, all connections count.
 	Broken map[string]int
 	// Own counts calls that the program charged itself.
 	Own int64
@@ -41,15 +44,16 @@ type Spent struct {
 
 // tally counts; it is safe for concurrent use.
 type tally struct {
-	mu    sync.Mutex // guards the rest
-	t     Tally
-	spent chan struct{} // closed after the first final refusal
-	end   func()        // closes it
+	mu     sync.Mutex // guards the rest
+	t      Tally
+	silent map[string]int // opened connections by host; -1: on one of them there was a request
+	spent  chan struct{}  // closed after the first final refusal
+	end    func()         // closes it
 }
 
 func newTally() *tally {
 	spent := make(chan struct{})
-	return &tally{spent: spent, end: sync.OnceFunc(func() { close(spent) }), t: Tally{
+	return &tally{spent: spent, silent: map[string]int{}, end: sync.OnceFunc(func() { close(spent) }), t: Tally{
 		Budgets: map[string]*Spent{}, Passed: map[string]int{}, Tunnels: map[string]int{}, Broken: map[string]int{},
 		Failed: map[string]int{}, Why: map[string]string{},
 	}}
@@ -75,6 +79,22 @@ func (t *tally) passed(host, path string) {
 }
 
 func (t *tally) tunnel(host string) { t.count(func(all *Tally) { countNamed(all.Tunnels, host) }) }
+
+// connection notes a connection that is opened, and later that there is a request on it.
+func (t *tally) connection(conn net.Conn, state http.ConnState) {
+	opened, ok := conn.(*tls.Conn)
+	if !ok {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch host := opened.NetConn().(*peeked).target.host; {
+	case state == http.StateActive:
+		t.silent[host] = -1
+	case state == http.StateNew && t.silent[host] >= 0:
+		t.silent[host]++
+	}
+}
 
 // mostNamed bounds how many hosts or paths are counted apart.
 const mostNamed = 1000
