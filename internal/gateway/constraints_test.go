@@ -28,6 +28,15 @@ public class Get {
   }
 }`
 
+// grpcClient exits with 0 if its call arrived: the server does not speak gRPC, which is an error of its own.
+const grpcClient = `
+import grpc, sys
+call = grpc.secure_channel(sys.argv[1] + ":443", grpc.ssl_channel_credentials()).unary_unary("/quota.Test/Unary")
+try:
+    call(b"", timeout=60)
+except grpc.RpcError as e:
+    sys.exit(e.details() if e.code() != grpc.StatusCode.UNKNOWN else 0)`
+
 // The key of a run vouches for no other host: each client accepts a certificate inside the CA's
 // constraints, and refuses one outside.
 func TestClientsHoldTheCAToItsHosts(t *testing.T) {
@@ -55,6 +64,7 @@ func TestClientsHoldTheCAToItsHosts(t *testing.T) {
 		clients["git"] = `case $(git ls-remote https://$1/x 2>&1) in *certificate*) exit 1;; esac`
 		clients["perl"] = `perl -MLWP::UserAgent -e 'my $r = LWP::UserAgent->new->get("https://$ARGV[0]/"); exit($r->is_success ? 0 : 1)' $1`
 		clients["ruby"] = `ruby -ropen-uri -e 'URI.open("https://" + ARGV[0] + "/")' $1`
+		clients["grpc"] = "/usr/bin/python3 -c '" + grpcClient + "' $1" // Debian's, which has the library
 		clients["java"] = `java ` + java + ` $1`
 	}
 	for name, script := range clients {
@@ -65,7 +75,7 @@ func TestClientsHoldTheCAToItsHosts(t *testing.T) {
 			check.Equal(t, err == nil, host == inside, name+" at "+host+": "+string(out))
 		}
 	}
-	for _, host := range []string{inside, outside} { // and Go
+	for _, host := range []string{inside, outside} { // and Go, with gRPC there
 		roots := x509.NewCertPool()
 		check.Equal(t, roots.AppendCertsFromPEM(must.Get(os.ReadFile(env["SSL_CERT_FILE"]))(t)), true, "certificates")
 		config := &tls.Config{RootCAs: roots, ServerName: host, MinVersion: tls.VersionTLS12}
