@@ -39,6 +39,10 @@ type Call struct {
 	// operation, the job of the labels, the upstream. Open grants nothing unless
 	// package outage wraps the store, because it has the host's allowance.
 	OnStoreError Policy
+	// MaxWait bounds how long [Budget.Wait] waits for units, and not how long the store takes
+	// to decide. 0: the context's deadline does, which bounds both, else the max_wait of the
+	// labels' job.
+	MaxWait time.Duration
 
 	exact bool // no refusal that is remembered will do
 	holds bool // it asks for a hold

@@ -35,8 +35,7 @@ const waitLook = 10 * time.Second
 // Wait fails at once if the context's deadline comes before the units can fit, even if
 // all open reservations were finished now ([Budget.Soonest]); the error is a
 // [*RefusedError] that also is context.DeadlineExceeded. If no wait helps, it fails at
-// once with the plain refusal. Without a deadline in the context, the max_wait of the
-// labels' job bounds the wait, if it is set.
+// once with the plain refusal. [Call.MaxWait] says what else bounds the wait.
 func (b *Budget) Wait(ctx context.Context, call Call) (Receipt, error) {
 	receipt, _, err := b.wait(ctx, call, 0)
 	return b.observing(receipt, err)
@@ -59,19 +58,20 @@ func (b *Budget) wait(ctx context.Context, call Call, lease int64) (receipt Rece
 	}
 	b.auto.ready(ctx) // an unknown headroom is the most
 	limits := b.checking(driver.Item{Operation: call.Operation, Lease: lease})
+	chargeNow := func() (Receipt, time.Time, error) {
+		asked := time.Now()
+		receipt, err := b.charge(ctx, call, lease)
+		return receipt, asked, err
+	}
 	if refused := b.neverFits(call, units, limits); refused != nil && call.NewID {
 		return Receipt{}, asked, refused
 	} else if refused != nil { // the id may have been charged under other limits
-		asked = time.Now()
-		receipt, err = b.charge(ctx, call, lease)
-		return receipt, asked, err
+		return chargeNow()
 	}
 	patience, cancel := b.patience(ctx, call)
 	defer cancel()
 	if patience.Err() != nil && ctx.Err() == nil { // max_wait is 0: do not wait
-		asked = time.Now()
-		receipt, err = b.charge(ctx, call, lease)
-		return receipt, asked, err
+		return chargeNow()
 	}
 	place := &place{item: b.item(call, units, lease)}
 	place.item.NewID = false // it is about to sleep, and so needs the store's own answer
@@ -81,7 +81,9 @@ func (b *Budget) wait(ctx context.Context, call Call, lease int64) (receipt Rece
 	defer func() { b.waits.leave(place, receipt.seen) }()
 	for {
 		turn := b.waits.turn(patience, place)
-		if turn.err != nil {
+		if turn.err != nil && ctx.Err() == nil && turn.ahead.isOver() { // it waited for its turn alone
+			return chargeNow()
+		} else if turn.err != nil {
 			return Receipt{}, asked, b.waitEnded(call, units, turn.ahead, turn.err)
 		}
 		asked = turn.asked
@@ -190,10 +192,12 @@ func partName(l limit.Limit, job string) string {
 // patience is the context that bounds a call's wait for units. The caller's context
 // bounds the store's decision.
 func (b *Budget) patience(ctx context.Context, call Call) (context.Context, context.CancelFunc) {
-	if _, bounded := ctx.Deadline(); !bounded {
-		if longest, said := b.spec.MaxWait(call.Labels); said {
-			return context.WithTimeout(ctx, longest)
-		}
+	longest, said := call.MaxWait, call.MaxWait > 0
+	if _, bounded := ctx.Deadline(); !bounded && !said {
+		longest, said = b.spec.MaxWait(call.Labels)
+	}
+	if said {
+		return context.WithTimeout(ctx, longest)
 	}
 	return ctx, func() {}
 }
@@ -289,7 +293,7 @@ func (b *Budget) waitEnded(call Call, units int64, ahead *sleep, err error) erro
 	}
 	refused := b.refuse(call, units, ErrExhausted, fmt.Errorf("calls ahead of it wait that long: %w", err))
 	refused.NotCharged = call.NewID
-	if time.Until(ahead.until) <= 0 { // what refused that one may be over
+	if ahead.isOver() { // what refused that one may be over
 		refused.Cause = fmt.Errorf("a call ahead of it is due and was not served yet: %w", err)
 		return refused
 	}

@@ -290,3 +290,35 @@ func TestWaitersTogetherAreASecondFlight(t *testing.T) {
 		must.Equal(t, time.Since(began), 200*time.Millisecond)
 	})
 }
+
+// MaxWait bounds the wait for units alone: calls that wait for others of their process, or for a
+// slow store, are decided.
+func TestMaxWaitBoundsTheWaitForUnits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := stepping(t, 1500*time.Millisecond, videoSpec(1000))
+		var all sync.WaitGroup
+		for range 3 * driver.MaxBatch {
+			all.Go(func() {
+				check.NoError(t, check.Err(b.Wait(t.Context(), budget.Call{Operation: "videos.list", MaxWait: time.Second})))
+			})
+		}
+		all.Wait()
+	})
+}
+
+// A call that may fit when its wait ends is decided, though the one ahead of it still sleeps.
+func TestMaxWaitEndsAsUnitsReturn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := open(t, videoSpec(10))
+		must.Get(b.Charge(t.Context(), budget.Call{Operation: "videos.list", Units: units(10)}))(t)
+		var all sync.WaitGroup
+		time.Sleep(5 * time.Second)
+		for _, longest := range []time.Duration{time.Hour, 55 * time.Second} {
+			all.Go(func() {
+				check.NoError(t, check.Err(b.Wait(t.Context(), budget.Call{Operation: "videos.list", Units: units(5), MaxWait: longest})))
+			})
+			synctest.Wait()
+		}
+		all.Wait()
+	})
+}

@@ -136,9 +136,7 @@ func (a *attempt) reserve(ctx context.Context, id string, wait bool) (*budget.Re
 		return r, a.forget(ctx, id, err)
 	}
 	if a.options.MaxWait > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, a.options.MaxWait-a.waited)
-		defer cancel()
+		call.MaxWait = max(1, a.options.MaxWait-a.waited)
 	}
 	r, err := a.budget.WaitReserve(ctx, call, a.lease)
 	return r, a.forget(ctx, id, err)
