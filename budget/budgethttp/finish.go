@@ -9,13 +9,14 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// within is the context for a request's calls to the store: it lasts for the store's
-// timeout, even if the request's own context has ended.
+// within is the context for a request's calls to the store, which goes on when the request's own
+// context has ended. The budget bounds each call by the store's timeout, from when the store is
+// asked: a deadline here would count the wait for the process's other calls, too.
 func (a *attempt) within() (context.Context, context.CancelFunc) {
 	a.mu.Lock()
 	until := a.until
 	a.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.request.Context()), a.spec.Timeout)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(a.request.Context()))
 	if until == nil {
 		return ctx, cancel
 	}
