@@ -48,6 +48,9 @@ const (
 // host decides from its own allowance only after the store has timed out.
 const answerTime = 40 * time.Millisecond
 
+// ownTurns is how often the rest of the process may run before a flight is late.
+const ownTurns = 8
+
 // errStoreGone is the result if the store ended the goroutine that made the decision.
 var errStoreGone = errors.New("the store ended without a decision")
 
@@ -109,7 +112,14 @@ func (b *batcher[I, A]) newFlight(n int) *flight[I, A] {
 		woken: make(chan struct{}), err: errStoreGone,
 	}
 	f.timer = time.AfterFunc(b.timeout+answerTime, func() { b.late(f) })
+	b.arm(f)
 	return f
+}
+
+// arm gives a flight its whole time. b.mu is held.
+func (b *batcher[I, A]) arm(f *flight[I, A]) {
+	f.end = time.Now().Add(b.timeout + answerTime)
+	f.timer.Reset(b.timeout + answerTime)
 }
 
 // joining is an item of a group, and when its caller's own context ends; zero: never.
@@ -158,9 +168,12 @@ func (b *batcher[I, A]) await(ctx context.Context, s seat[I, A]) (answer A, inde
 // late has the callers of a flight give up, since the store has ended neither this flight nor one
 // before it within a decision's timeout. If it is queued, it is not sent any more.
 func (b *batcher[I, A]) late(f *flight[I, A]) {
+	for range ownTurns { // the answer may be here, and wait for the processor as all else does
+		runtime.Gosched()
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if f.landed || f.late {
+	if f.landed || f.late || time.Now().Before(f.end) { // it may have got more time meanwhile
 		return
 	}
 	f.late = true
@@ -321,10 +334,10 @@ func (b *batcher[I, A]) take() *flight[I, A] {
 	f := b.queue[0]
 	b.queue = slices.Delete(b.queue, 0, 1)
 	f.takeOff(b.now(), b.timeout, b.due)
-	f.timer.Reset(b.timeout + answerTime)
+	b.arm(f)
 	for _, behind := range b.queue {
 		if !b.failed { // else the store may be gone, and those behind wait no longer than they do already
-			behind.timer.Reset(b.timeout + answerTime)
+			b.arm(behind)
 		}
 	}
 	b.last = len(f.items)

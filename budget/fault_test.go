@@ -241,3 +241,31 @@ func TestSpecsByHandAreChecked(t *testing.T) {
 		check.Is(t, check.Err(budget.New(memstore.New(clock), spec)), budget.ErrInvalid, what)
 	}
 }
+
+// answeringStore decides at once, and answers later.
+type answeringStore struct {
+	driver.Store
+	takes time.Duration
+}
+
+func (s answeringStore) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, error) {
+	defer time.Sleep(s.takes)
+	return s.Store.Decide(ctx, b)
+}
+
+// An answer that is here when its time ends is taken: it only waits for the processor.
+func TestAnswersThatWaitForTheProcessor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		spec := videoSpec(1000)
+		spec.Timeout = time.Second
+		b := must.Get(budget.New(answeringStore{memstore.New(clock), spec.Timeout + 40*time.Millisecond}, spec))(t)
+		var all sync.WaitGroup
+		for range 2 { // the second is a flight of its own
+			all.Go(func() {
+				check.NoError(t, check.Err(b.Charge(t.Context(), budget.Call{Operation: "videos.list"})))
+			})
+			synctest.Wait()
+		}
+		all.Wait()
+	})
+}

@@ -15,7 +15,8 @@ type flight[I, A any] struct {
 	empty int // how many seats are empty
 
 	// batcher.mu guards these.
-	timer  *time.Timer // wakes the callers if the store ends neither this flight nor the one before
+	timer  *time.Timer // wakes the callers at end if the store ends neither this flight nor the one before
+	end    time.Time
 	taken  bool
 	landed bool // decided; nothing changes any more
 
