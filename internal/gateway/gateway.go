@@ -65,6 +65,7 @@ type Gateway struct {
 	around      *surroundings
 	token       string
 	charged     *lru.Cache[string, struct{}] // ids of charges that the program made
+	handshakes  chan struct{}                // has one for each that is under way
 	busy        sync.RWMutex                 // a request holds it for reading, Close for writing
 
 	ctx     context.Context // ends with the gateway
@@ -84,7 +85,7 @@ func Start(ctx context.Context, o Options) (*Gateway, error) {
 	if len(owners.places) == 0 {
 		return nil, fmt.Errorf("%s names no host to meter: give an operation a match, or an upstream hosts = [\"…\"]", o.Config.File)
 	}
-	g := &Gateway{options: o, owners: owners, tally: newTally(), token: rand.Text()}
+	g := &Gateway{options: o, owners: owners, tally: newTally(), token: rand.Text(), handshakes: make(chan struct{}, mostHandshakes)}
 	g.charged, _ = lru.New[string, struct{}](mostCharged) // fails for sizes below 1 alone
 	g.ctx, g.cancel = context.WithCancel(ctx)
 	g.stop = sync.OnceFunc(g.stopServing)

@@ -104,6 +104,28 @@ func TestConnectionsThatEndAtOnce(t *testing.T) {
 	check.Equal(t, len(w.g.Tally().Tunnels), 0, "tunnels")
 }
 
+// stalled is the connection of a program that says hello, and then nothing more.
+type stalled struct{ net.Conn }
+
+// Read implements net.Conn.
+func (s stalled) Read(b []byte) (int, error) {
+	if _, err := s.Conn.Read(b[:1]); err != nil {
+		return 0, err
+	}
+	return 0, io.EOF
+}
+
+// Few handshakes are under way at once, and those of stalled programs end their turn.
+func TestHandshakesTakeTurns(t *testing.T) {
+	w := newWorld(t, worldConfig, hello)
+	began := time.Now()
+	for range mostHandshakes + 1 {
+		conn := tls.Client(stalled{w.tunnel("api.example.com:443")}, &tls.Config{ServerName: "api.example.com", MinVersion: tls.VersionTLS12})
+		check.Is(t, conn.Handshake(), io.EOF, "the program stalls once it is answered")
+	}
+	check.Equal(t, time.Since(began) >= handshakeTurn, true, "the last one has waited")
+}
+
 // The sweep leaves folders that others made.
 func TestTheSweepLeavesOthers(t *testing.T) {
 	dir := t.TempDir()

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/quotactl/quotactl/budget/budgethttp"
@@ -22,6 +23,13 @@ const proxyUser = "meter"
 
 // handshakeTime bounds a program's TLS handshake with the proxy.
 const handshakeTime = 30 * time.Second
+
+// mostHandshakes is how many of them are under way at once, each for handshakeTurn at most: many
+// more would keep the decisions of the store waiting for the processor until they count as late.
+const (
+	mostHandshakes = 16
+	handshakeTurn  = time.Second
+)
 
 // front is the proxy that programs ask: for tunnels, and for plain http.
 type front struct {
@@ -167,9 +175,14 @@ func (f *front) serveTLS(p *peeked, name string, t target) {
 		offer.NextProtos = []string{"h2", "http/1.1"}
 	}
 	conn := tls.Server(p, offer)
+	f.handshakes <- struct{}{}
+	leave := sync.OnceFunc(func() { <-f.handshakes })
+	defer time.AfterFunc(handshakeTurn, leave).Stop() // a program that says nothing more holds up few
 	ctx, cancel := context.WithTimeout(f.ctx, handshakeTime)
 	defer cancel()
-	if err := conn.HandshakeContext(ctx); err != nil {
+	err := conn.HandshakeContext(ctx)
+	leave()
+	if err != nil {
 		f.options.Log.Debug("a program broke a handshake off", "host", name, "error", err)
 		if ctx.Err() == nil {
 			f.tally.count(func(all *Tally) { countNamed(all.Broken, name) })
