@@ -1,6 +1,7 @@
 package budgethttp
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -42,11 +43,11 @@ func Covers(hosts []string, host string) bool {
 	})
 }
 
-// Proof is the value of [ChargedHeader] for a request that is charged to a budget: the budget,
-// the operation, the charge's id, and a code that only those who know the proxy's token can
-// make. None of them has a space.
-func Proof(token, budget, operation, id string, req *http.Request) string {
-	said := budget + " " + operation + " " + id
+// Proof is the value of [ChargedHeader] for a request that is charged to a budget: the budget, its
+// store as [budget.Spec] has it, the operation, the charge's id, and a code that only those who know
+// the proxy's token can make. None of them has a space.
+func Proof(token, budget, store, operation, id string, req *http.Request) string {
+	said := budget + " " + cmp.Or(store, "-") + " " + operation + " " + id
 	seen := shadow(req)
 	key := sha256.Sum256([]byte("quotactl charged " + token))
 	code := hmac.New(sha256.New, key[:])
@@ -65,6 +66,6 @@ func (a *attempt) proven(out *http.Request) *http.Request {
 	if out.Header == nil {
 		out.Header = http.Header{}
 	}
-	out.Header.Set(ChargedHeader, Proof(a.outer.token, a.budget.Name(), a.operation, a.newest().ID, a.request))
+	out.Header.Set(ChargedHeader, Proof(a.outer.token, a.budget.Name(), a.spec.Store, a.operation, a.newest().ID, a.request))
 	return out
 }

@@ -67,7 +67,7 @@ func BudgetOn(store driver.Store, cfg *config.Config, url, name string, options 
 		return nil, err
 	}
 	spec.Timeout = Timeout(url, cfg.Store)
-	spec.WaitDir = filepath.Join(HostDir(cfg, url), "waiting")
+	spec.WaitDir, spec.Store = filepath.Join(HostDir(cfg, url), "waiting"), digest(cfg, url)
 	return budget.New(store, spec, options...)
 }
 
@@ -149,8 +149,13 @@ func HostDir(config *config.Config, url string) string {
 	if state == "" {
 		state = filepath.Join(filepath.Dir(config.File), outage.DefaultDir)
 	}
+	return filepath.Join(state, "outage", digest(config, url))
+}
+
+// digest stands for a store.
+func digest(config *config.Config, url string) string {
 	sum := sha256.Sum256([]byte(config.Store.Prefix + " " + place(url)))
-	return filepath.Join(state, "outage", hex.EncodeToString(sum[:6]))
+	return hex.EncodeToString(sum[:6])
 }
 
 // place is a store's URL without user and password; for a file, with its absolute path.

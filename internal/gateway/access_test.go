@@ -7,11 +7,13 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
@@ -61,11 +63,9 @@ func TestUpstreamsThatCannotBeOpened(t *testing.T) {
 // holds for one sending, for its own request alone, and for those who know the token.
 func TestChargedByTheProgram(t *testing.T) {
 	w := newWorld(t, worldConfig, hello)
-	proxy := w.variable("HTTPS_PROXY")
-	t.Setenv("HTTPS_PROXY", proxy)
-	t.Setenv("QUOTACTL_METER", must.Get(url.Parse(proxy))(t).Host)
-	t.Setenv("QUOTACTL_METER_HOSTS", w.variable("QUOTACTL_METER_HOSTS"))
+	w.setenv(t)
 	b := must.Get(w.open("any/main"))(t)
+	store := b.Spec().Store
 	transport := must.Get(budgethttp.New(b, budgethttp.Options{Base: w.client(true).Transport, Operation: "unmatched"}))(t)
 	for range 3 {
 		get(t, &http.Client{Transport: transport}, "https://api.example.com/a?b") //nolint:bodyclose // get closes it
@@ -73,11 +73,11 @@ func TestChargedByTheProgram(t *testing.T) {
 	check.Equal(t, w.charged("any/main"), 3, "units")
 	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "https://api.example.com/a?b", nil))(t)
 	for i, proof := range []string{
-		budgethttp.Proof(w.g.token, "any/main", "unmatched", "id1", req), // once
-		budgethttp.Proof(w.g.token, "any/main", "unmatched", "id1", req), // not again
-		budgethttp.Proof("other", "any/main", "unmatched", "id2", req),
-		budgethttp.Proof(w.g.token, "youtube/key1", "unmatched", "id3", req),
-		strings.Replace(budgethttp.Proof(w.g.token, "any/main", "unmatched", "id4", req), "id4", "id5", 1),
+		budgethttp.Proof(w.g.token, "any/main", store, "unmatched", "id1", req), // once
+		budgethttp.Proof(w.g.token, "any/main", store, "unmatched", "id1", req), // not again
+		budgethttp.Proof("other", "any/main", store, "unmatched", "id2", req),
+		budgethttp.Proof(w.g.token, "youtube/key1", store, "unmatched", "id3", req),
+		strings.Replace(budgethttp.Proof(w.g.token, "any/main", store, "unmatched", "id4", req), "id4", "id5", 1),
 		"any/main",
 	} {
 		again := req.Clone(t.Context())
@@ -91,6 +91,35 @@ func TestChargedByTheProgram(t *testing.T) {
 		check.Equal(t, req.Header.Get(budgethttp.ChargedHeader), "", "the header has reached the upstream")
 	}
 	must.Do(t, b.Close())
+}
+
+// setenv makes the test a program that the gateway meters.
+func (w *world) setenv(t *testing.T) {
+	proxy := w.variable("HTTPS_PROXY")
+	t.Setenv("HTTPS_PROXY", proxy)
+	t.Setenv("QUOTACTL_METER", must.Get(url.Parse(proxy))(t).Host)
+	t.Setenv("QUOTACTL_METER_HOSTS", w.variable("QUOTACTL_METER_HOSTS"))
+}
+
+// A charge in a ledger of another store, or of one that nothing names, is none for this meter.
+func TestChargedInAnotherLedger(t *testing.T) {
+	var said []string
+	w := newWorld(t, worldConfig, hello, func(o *Options) { o.Say = func(text string) { said = append(said, text) } })
+	w.setenv(t)
+	url := "sqlite://" + filepath.Join(t.TempDir(), "other.db")
+	other := must.Get(open.Store(t.Context(), url, w.cfg.Store))(t)
+	named := must.Get(open.BudgetOn(other, w.cfg, url, "any/main"))(t)
+	spec := named.Spec()
+	spec.Store = ""
+	for _, b := range []*budget.Budget{named, must.Get(budget.New(other, spec))(t)} {
+		transport := must.Get(budgethttp.New(b, budgethttp.Options{Base: w.client(true).Transport, Operation: "unmatched"}))(t)
+		get(t, &http.Client{Transport: transport}, "https://api.example.com/a") //nolint:bodyclose // get closes it
+		must.Do(t, b.Flush(t.Context()))
+	}
+	check.Equal(t, w.charged("any/main"), 2, "units in the meter's ledger")
+	check.Equal(t, must.Get(named.Spent(t.Context(), budget.ByOperation, 0))(t).Total.Units, 2, "units in the other ledger")
+	check.Equal(t, strings.Contains(strings.Join(said, "\n"), "calls to any/main itself, but in another ledger"), true, "said")
+	must.Do(t, other.Close())
 }
 
 // A quotactl in the command asks the meter about itself, and learns once that an upstream is metered.

@@ -27,12 +27,12 @@ type meter struct {
 // after five seconds.
 const defaultWait = 4 * time.Second
 
-// of returns the transport of a budget.
-func (m *meters) of(name string) (*budgethttp.Transport, error) {
+// of returns the meter of a budget.
+func (m *meters) of(name string) (*meter, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if one := m.byName[name]; one != nil {
-		return one.Transport, nil
+		return one, nil
 	}
 	b, err := m.gateway.options.Open(name)
 	if err != nil {
@@ -56,7 +56,7 @@ func (m *meters) of(name string) (*budgethttp.Transport, error) {
 		return nil, errors.Join(err, b.Close())
 	}
 	m.byName[name] = &meter{transport, b}
-	return transport, nil
+	return m.byName[name], nil
 }
 
 // session returns the budget of the upload or session to which a request belongs; empty: none

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"os"
@@ -73,17 +74,21 @@ func (f *front) about(w http.ResponseWriter, req *http.Request) {
 const mostCharged = 100_000
 
 // isCharged reports whether the program has charged a request itself, to a budget of its
-// upstream. That holds for one sending of it.
+// upstream, and in the ledger of this meter. That holds for one sending of it.
 func (h *handler) isCharged(c *call, req *http.Request) bool {
 	said := strings.Fields(req.Header.Get(budgethttp.ChargedHeader))
-	if c.upstream == nil || len(said) != 4 || !c.has(said[0]) {
+	if c.upstream == nil || len(said) != 5 || !c.has(said[0]) {
 		return false
 	}
-	proof := budgethttp.Proof(h.token, said[0], said[1], said[2], req)
+	proof := budgethttp.Proof(h.token, said[0], said[1], said[2], said[3], req)
 	if !hmac.Equal([]byte(proof), []byte(strings.Join(said, " "))) {
 		return false
 	}
-	c.id = said[2]
+	if known, err := h.meters.of(said[0]); err != nil || known.budget.Spec().Store != said[1] {
+		h.options.Say(fmt.Sprintf("the program charges its calls to %s itself, but in another ledger than this meter: they are charged in both; give both the same [store]", said[0]))
+		return false
+	}
+	c.id = said[3]
 	again, _ := h.charged.ContainsOrAdd(c.id, struct{}{})
 	return !again
 }
