@@ -133,6 +133,7 @@ asyncio.run(main())`, "HTTP/1.0 api.metered.test for api.metered.test"},
     own("missing.pem")
 except FileNotFoundError as e:
     print(type(e).__name__)`, "FileNotFoundError"},
+		{"as gevent asks", `import _socket; print(_socket.getaddrinfo("api.metered.test", 443, 0, socket.SOCK_STREAM)[0][4])`, at},
 		{"path", `import sys; print([p for p in sys.path if "quotactl-meter" in p], "sitecustomize" in sys.modules)`, "[] True"},
 	}
 	if runtime.GOOS == "linux" {

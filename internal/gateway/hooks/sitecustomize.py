@@ -42,7 +42,8 @@ def redirect(socket, hosts, uid, ip, listener):
                 address = (address[0], listener) + address[2:]
             return method(self, address)
         return connect
-    lookup, socket.getaddrinfo = socket.getaddrinfo, getaddrinfo
+    import _socket  # which socket asks, and gevent in its stead
+    lookup, _socket.getaddrinfo = _socket.getaddrinfo, getaddrinfo
     if ip != "127.0.0.1":  # there, a server of the program's own may listen
         for name in "connect", "connect_ex":
             setattr(socket.socket, name, mapping(getattr(socket.socket, name)))
