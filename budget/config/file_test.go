@@ -64,13 +64,16 @@ func TestSecretFileIsRegular(t *testing.T) {
 		os.WriteFile(in("large"), make([]byte, 64<<10+1), 0o600),
 		os.WriteFile(in("blank"), []byte(" \n"), 0o600),
 		os.WriteFile(in("short"), []byte("s3cret7\n"), 0o600),
-		os.WriteFile(in("key"), []byte("s3cret-s3cret\n"), 0o600),
+		os.WriteFile(in("key"), []byte("s3cret-s3cret\n"), 0o640),
+		os.WriteFile(in("open"), []byte("s3cret-s3cret\n"), 0o600),
+		os.Chmod(in("open"), 0o604), // whatever the umask
 	} {
 		must.Do(t, err)
 	}
 	for name, want := range map[string]string{
 		"pipe": "is a pipe, not a regular file", "endless": "is a device, not a regular file", "large": "has more than 64 KiB",
 		"blank": "is empty; write the secret into it", "none": "no such file or directory; write the file", "short": "has fewer than 8 characters, so logs hide it only where it is a whole word", ".": "is a directory, not a regular file; name the file", "key": "",
+		"open": "can be read by every user of this machine; run chmod o-r on it",
 	} {
 		text := "[upstream.shop.costs]\nget = 1\n[upstream.shop.limit.day]\nlimit = 1\nwindow = \"24h\"\n[upstream.shop.credential.main]\nsecret_file = \"" + name + "\"\n"
 		must.Do(t, os.WriteFile(in("costs.toml"), []byte(text), 0o600))
@@ -80,7 +83,7 @@ func TestSecretFileIsRegular(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, missing, want)
 		}
 		_, err := config.ReadSecret(in(name))
-		if readable := want == "" || name == "blank" || name == "short"; (err == nil) != readable {
+		if readable := want == "" || name == "blank" || name == "short" || name == "open"; (err == nil) != readable {
 			t.Errorf("read %s: %v", name, err)
 		}
 	}

@@ -42,8 +42,8 @@ func (c *Config) SecretPlaces() (list []Credential) {
 	return list
 }
 
-// MissingSecrets lists, by line, each secret that is not where the configuration says, or has
-// fewer characters than short; env is os.LookupEnv. It neither keeps nor shows secrets.
+// MissingSecrets lists, by line, each secret that is not where the configuration says, has
+// fewer characters than short, or is in a file that every user can read; env is os.LookupEnv. It neither keeps nor shows secrets.
 func (c *Config) MissingSecrets(env func(name string) (string, bool), short int) Errors {
 	var list Errors
 	for _, place := range c.secrets {
@@ -80,9 +80,14 @@ func (p secretPlace) missing(env func(string) (string, bool), short int) string 
 		return p.file + " is a pipe, not a regular file; name the file that holds the secret"
 	case strings.TrimSpace(string(text)) == "":
 		return p.file + " is empty; write the secret into it"
+	case info.Mode()&readableByAll != 0:
+		return p.file + " can be read by every user of this machine; run chmod o-r on it"
 	}
 	return tooShort(string(text), short)
 }
+
+// readableByAll is the bit of a file's mode that lets other users than its owner and group read it.
+const readableByAll = 0o004
 
 func tooShort(secret string, short int) string {
 	if utf8.RuneCountInString(strings.TrimSpace(secret)) >= short {
