@@ -217,9 +217,15 @@ func didYouMean(prefix string, names []string) string {
 // arguments makes a validator of positional arguments answer wrong usage.
 func arguments(validate cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := validate(cmd, args); err != nil {
-			return usage("%s; write %s", err, cmd.UseLine())
+		err, known := validate(cmd, args), ""
+		if err == nil {
+			return nil
 		}
-		return nil
+		if len(args) == 0 && cmd.ValidArgsFunction != nil {
+			if names, _ := cmd.ValidArgsFunction(cmd, nil, ""); len(names) > 0 {
+				known = "; there are " + strings.Join(names, ", ")
+			}
+		}
+		return usage("%s; write %s%s", err, cmd.UseLine(), known)
 	}
 }
