@@ -71,7 +71,7 @@ func (r *clientRun) outcome(t *testing.T) outcome {
 	if strings.HasSuffix(r.stderr, ": no call to an upstream of the configuration was seen\n") {
 		return beside
 	}
-	check.Contains(t, r.stderr, "broken off by the program, as one with its own CA list does")
+	check.Contains(t, r.stderr, "broken off by the program, as one with its own CA list or a pinned key does")
 	return fails
 }
 

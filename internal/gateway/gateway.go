@@ -238,6 +238,12 @@ func (g *Gateway) stopServing() {
 	ctx, cancel := context.WithTimeout(g.ctx, closeTime)
 	defer cancel()
 	_ = g.server.Shutdown(ctx) // what takes longer is cut
+	for range mostHandshakes {
+		select {
+		case g.handshakes <- struct{}{}: // none begins any more
+		case <-ctx.Done():
+		}
+	}
 	g.cancel()
 	_ = g.server.Close() // as above
 	g.running.Wait()

@@ -104,6 +104,24 @@ func TestConnectionsThatEndAtOnce(t *testing.T) {
 	check.Equal(t, len(w.g.Tally().Tunnels), 0, "tunnels")
 }
 
+// A connection without a request says something only if its host got no request at all: a program
+// that pins a key just closes, and one that connects ahead may, too.
+func TestConnectionsWithoutRequests(t *testing.T) {
+	w := newWorld(t, worldConfig, hello)
+	for _, name := range []string{"api.example.com", "one.myshopify.com", "one.myshopify.com"} {
+		must.Do(t, w.opened(name+":443", name).Close())
+	}
+	get(t, w.client(true), "https://api.example.com/") //nolint:bodyclose // get closes it
+	must.Do(t, w.tunnel("api.example.com:443").(*peeked).CloseWrite())
+	hangsUp := tls.Client(stalled{w.tunnel("api.example.com:443")}, &tls.Config{ServerName: "api.example.com", MinVersion: tls.VersionTLS12})
+	check.Is(t, hangsUp.Handshake(), io.EOF, "a handshake that is given up")
+	must.Do(t, hangsUp.Close())
+	w.g.stop()
+	tally := w.g.Tally()
+	lines := tally.Lines("program", screen.Screen{}, nil)
+	check.Equal(t, strings.Join(lines[1:], "\n"), "2 handshakes with one.myshopify.com were broken off by the program, as one with its own CA list or a pinned key does; --tunnel one.myshopify.com lets it pass unmetered")
+}
+
 // stalled is the connection of a program that says hello, and then nothing more.
 type stalled struct{ net.Conn }
 

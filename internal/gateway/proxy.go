@@ -6,6 +6,7 @@ import (
 	"crypto/subtle"
 	"crypto/tls"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -175,22 +176,31 @@ func (f *front) serveTLS(p *peeked, name string, t target) {
 		offer.NextProtos = []string{"h2", "http/1.1"}
 	}
 	conn := tls.Server(p, offer)
-	f.handshakes <- struct{}{}
+	select {
+	case f.handshakes <- struct{}{}:
+	case <-f.ctx.Done():
+		closeAll(conn)
+		return
+	}
 	leave := sync.OnceFunc(func() { <-f.handshakes })
 	defer time.AfterFunc(handshakeTurn, leave).Stop() // a program that says nothing more holds up few
 	ctx, cancel := context.WithTimeout(f.ctx, handshakeTime)
 	defer cancel()
 	err := conn.HandshakeContext(ctx)
-	leave()
-	if err != nil {
-		f.options.Log.Debug("a program broke a handshake off", "host", name, "error", err)
-		if ctx.Err() == nil {
-			f.tally.count(func(all *Tally) { countNamed(all.Broken, name) })
-		}
-		closeAll(conn)
+	var refused *net.OpError // an alert, which crypto/tls names so
+	switch {
+	case err == nil:
+		leave()
+		f.hand(conn)
 		return
+	case errors.As(err, &refused) && refused.Op == "remote error":
+		f.tally.count(func(all *Tally) { countNamed(all.Broken, name) })
+	case ctx.Err() == nil: // also of a program that connects ahead, and needs it no more
+		f.tally.silently(name)
 	}
-	f.hand(conn)
+	f.options.Log.Debug("a program broke a handshake off", "host", name, "error", err)
+	leave() // once it is counted
+	closeAll(conn)
 }
 
 // hand gives a connection to the server.

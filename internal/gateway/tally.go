@@ -19,8 +19,9 @@ type Tally struct {
 	Passed map[string]int
 	// Tunnels counts connections by host that were not opened.
 	Tunnels map[string]int
-	// Broken counts handshakes by host that the program broke off, as one with a list of CAs of its
-	// own does. Some verify only after it: of a host that got no request, all connections count.
+	// Broken counts handshakes by host in which the program refused the certificate, as one with a
+	// list of CAs of its own does. Some just close, perhaps after the handshake: of a host that got
+	// no request, all connections count.
 	Broken map[string]int
 	// Own counts calls that the program charged itself.
 	Own int64
@@ -86,14 +87,22 @@ func (t *tally) connection(conn net.Conn, state http.ConnState) {
 	if !ok {
 		return
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch host := opened.NetConn().(*peeked).target.host; {
-	case state == http.StateActive:
-		t.silent[host] = -1
-	case state == http.StateNew && t.silent[host] >= 0:
-		t.silent[host]++
+	host := opened.NetConn().(*peeked).target.host
+	switch state {
+	case http.StateNew:
+		t.silently(host)
+	case http.StateActive:
+		t.count(func(*Tally) { t.silent[host] = -1 })
 	}
+}
+
+// silently counts a connection without a request, if all of the host have been without.
+func (t *tally) silently(host string) {
+	t.count(func(*Tally) {
+		if t.silent[host] >= 0 {
+			countNamed(t.silent, host)
+		}
+	})
 }
 
 // mostNamed bounds how many hosts or paths are counted apart.

@@ -65,7 +65,7 @@ func (t *Tally) Lines(name string, on screen.Screen, left map[string]budget.Stat
 	}
 	lines := []string{name + ": " + strings.Join(first, "; ")}
 	for _, host := range slices.Sorted(maps.Keys(t.Broken)) {
-		lines = append(lines, fmt.Sprintf("%s broken off by the program, as one with its own CA list does; --tunnel %s lets it pass unmetered",
+		lines = append(lines, fmt.Sprintf("%s broken off by the program, as one with its own CA list or a pinned key does; --tunnel %s lets it pass unmetered",
 			count(on, int64(t.Broken[host]), "handshake with "+host+" was", "handshakes with "+host+" were"), host))
 	}
 	for _, host := range slices.Sorted(maps.Keys(t.Failed)) {
