@@ -22,6 +22,7 @@ type laters struct {
 	tasks   map[*later]struct{}
 	queue   []*later // tasks that have not started
 	running int
+	begins  time.Time       // when the last task begins, of those that begin later
 	ctx     context.Context // for new tasks; nil: no task was added yet, or close has ended it
 	giveUp  context.CancelCauseFunc
 }
@@ -67,7 +68,10 @@ func (l *laters) add(do func(context.Context)) (<-chan struct{}, bool) {
 }
 
 // enter adds a task that its caller does, and then leaves.
-func (l *laters) enter() (task *later, ok bool) {
+func (l *laters) enter() (task *later, ok bool) { return l.enterFor(0) }
+
+// enterFor adds a task that is to begin after a span.
+func (l *laters) enterFor(span time.Duration) (task *later, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.tasks) >= mostLater {
@@ -81,6 +85,9 @@ func (l *laters) enter() (task *later, ok bool) {
 	}
 	task = &later{ctx: l.ctx, done: make(chan struct{})}
 	l.tasks[task] = struct{}{}
+	if begins := time.Now().Add(span); begins.After(l.begins) {
+		l.begins = begins
+	}
 	return task, true
 }
 
@@ -147,10 +154,13 @@ func (t *later) isDone() bool {
 	}
 }
 
-// close waits up to patience for the tasks added so far. Then it cancels the rest, waits
-// for them as long again, and returns how many there were.
+// close waits up to patience for the tasks added so far, from when the last of them has begun. Then
+// it cancels the rest, waits for them as long again, and returns how many there were.
 func (l *laters) close(patience time.Duration) (left int) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	l.mu.Lock()
+	begins := max(0, time.Until(l.begins))
+	l.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), begins+patience)
 	defer cancel()
 	if left = l.wait(ctx.Done()); left == 0 {
 		return 0

@@ -44,6 +44,26 @@ func (r *Reservation) SettleSoon(failed func(error)) bool {
 	return r.Source == SourceNone || r.budget.settleSoon(r.Receipt, failed)
 }
 
+// SettleAfter settles at the reserved units once a span has passed, in the background: as for
+// SettleSoon, Flush and Close wait for it, and failed is called if it is not recorded. False: too
+// much is to be done in the background already, and the reservation remains as it is.
+func (r *Reservation) SettleAfter(span time.Duration, failed func(error)) bool {
+	if r.Source == SourceNone {
+		return true
+	}
+	task, ok := r.budget.laters.enterFor(span)
+	if !ok {
+		return false
+	}
+	time.AfterFunc(span, func() {
+		defer r.budget.laters.leave(task)
+		if err := r.Settle(task.ctx, r.Units); err != nil {
+			failed(err)
+		}
+	})
+	return true
+}
+
 func (b *Budget) settleSoon(of Receipt, failed func(error)) bool {
 	for i := range b.spec.Limits {
 		if l := &b.spec.Limits[i]; l.Window.Kind == limit.Concurrent && l.Covers(of.Operation) {

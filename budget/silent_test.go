@@ -175,6 +175,43 @@ func TestNotEverySettlementIsForLater(t *testing.T) {
 	})
 }
 
+// A settlement that is to come later holds the reservation until then, counts from then, and is
+// waited for. If the store does not take it, the caller hears of it.
+func TestSettlementsAfterASpan(t *testing.T) {
+	ends := map[string]func(*budget.Budget) error{
+		"Flush": func(b *budget.Budget) error { return b.Flush(context.Background()) },
+		"Close": (*budget.Budget).Close,
+	}
+	for name, end := range ends {
+		synctest.Test(t, func(t *testing.T) {
+			store := newSteps()
+			b := onSteps(t, store, 3)
+			for range 3 {
+				check.Equal(t, must.Get(b.Reserve(t.Context(), budget.Call{Operation: "op"}, time.Hour))(t).SettleAfter(2*time.Second, fails(t)), true, "taken")
+			}
+			began := time.Now()
+			_, err := b.Charge(t.Context(), budget.Call{Operation: "op"})
+			check.Is(t, err, budget.ErrExhausted)
+			check.NoError(t, end(b), name)
+			check.Equal(t, time.Since(began), 2*time.Second, name)
+			after := onSteps(t, store, 3)
+			time.Sleep(time.Second - time.Microsecond)
+			check.Is(t, check.Err(after.Charge(t.Context(), budget.Call{Operation: "op"})), budget.ErrExhausted, "it counts from its settlement")
+			time.Sleep(time.Microsecond)
+			must.Get(after.Charge(t.Context(), budget.Call{Operation: "op"}))(t)
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		store := newSteps()
+		b := onSteps(t, store, 3)
+		var failed error
+		check.Equal(t, must.Get(b.Reserve(t.Context(), budget.Call{Operation: "op"}, time.Hour))(t).SettleAfter(time.Second, func(err error) { failed = err }), true, "taken")
+		store.down = true
+		must.Do(t, b.Close())
+		check.Is(t, failed, budget.ErrUnavailable)
+	})
+}
+
 // Settlements that come while one is under way are decided together.
 func TestSettlementsThatComeTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

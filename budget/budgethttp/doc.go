@@ -30,7 +30,8 @@
 // the context ended before the request was sent. The proof needs a base that reports its
 // connections to [net/http/httptrace], as net/http's does. Every other request stays
 // charged. A request that was abandoned without a response (a timeout, a cancelled
-// context) may still arrive, so its reservation stays open until its lease ends.
+// context) may still arrive, so its reservation stays open for a second more, and is then
+// settled at its units. A process that is killed leaves it open until its lease ends.
 //
 // # Feedback from responses
 //

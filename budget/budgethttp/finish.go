@@ -127,11 +127,12 @@ func (a *attempt) release() (released bool) {
 	return released
 }
 
-// leave lets the charges run to the end of their lease, because the request may
-// still arrive until then.
+// leave settles the charges once the request cannot arrive any more. If that is not recorded, they
+// run to the end of their lease.
 func (a *attempt) leave() {
 	charges, _ := a.take()
 	for _, r := range charges {
+		_ = r.SettleAfter(grace, func(err error) { a.unsettled(r.ID, r.Units, err) }) // false is the same
 		a.options.Observer.Settled(r.Receipt, r.Units)
 	}
 }

@@ -43,6 +43,12 @@ type ledger struct{ units, calls, open int64 }
 func spent(t *testing.T, b *budget.Budget) ledger {
 	t.Helper()
 	must.Do(t, b.Flush(t.Context()))
+	return held(t, b)
+}
+
+// held reads the ledger as it is.
+func held(t *testing.T, b *budget.Budget) ledger {
+	t.Helper()
 	s := must.Get(b.Spent(t.Context(), budget.ByOperation, 0))(t)
 	var l ledger
 	for _, row := range s.Rows {
