@@ -134,7 +134,7 @@ func (a *app) meter(ctx context.Context, f meterFlags, command []string) error {
 	run := proc.Foreground{
 		Command: command, Env: g.Env(), Grace: jobs.DefaultGrace, Linger: f.linger, Log: a.logger(),
 		Lives: func(n int) {
-			a.say(fmt.Sprintf("the command has ended, and %s that it started: waiting up to %s (--linger)", view.Plural(n, "process"), f.linger))
+			a.say(fmt.Sprintf("the command has ended, and left %s running: waiting up to %s (--linger)", view.Plural(n, "process"), view.Roughly(f.linger)))
 		},
 	}
 	if f.onRefusal == stopOnRefusal {
@@ -143,17 +143,20 @@ func (a *app) meter(ctx context.Context, f meterFlags, command []string) error {
 	if runtime.GOOS == "darwin" {
 		a.say("on macOS programs in Go trust the keychain alone: their calls to metered hosts fail; --tunnel HOST lets them pass unmetered")
 	}
-	code, _, err := run.Run(ctx)
+	code, ended, err := run.Run(ctx)
 	if err != nil {
 		return errors.Join(notStarted(command[0], err), g.Close(), store.Close())
 	}
 	left := g.Left(context.WithoutCancel(ctx))
 	err = errors.Join(g.Close(), store.Close())
 	tally := g.Tally()
-	for i, line := range tally.Lines(cmp.Or(f.labels.Job, command[0]), a.errorScreen(), left) {
+	for i, line := range tally.Lines(cmp.Or(f.labels.Job, command[0]), f.labels.Job, a.errorScreen(), left) {
 		if i > 0 || !f.quiet || !tally.Well() {
 			a.say(line)
 		}
+	}
+	if ended && tally.Exhausted != nil {
+		a.say("the command was ended because of a refusal for good; with --on-refusal continue it goes on")
 	}
 	if err != nil {
 		a.say(err.Error())

@@ -72,7 +72,7 @@ func TestMeterExits(t *testing.T) {
 		"stopped":        {[]string{"--job", "nightly"}, both + " >/dev/null; sleep 1000; echo no", 75, "answer to /v1/a\n", "quotactl: nightly: 1 call"},
 		"stop":           {[]string{"--on-refusal", "stop"}, "(" + both + " >/dev/null; sleep 1000) & wait; echo no", 75, "answer to /v1/a\n", ""},
 		"continued":      {[]string{"--job", "nightly", "--on-refusal", "continue"}, both + "; echo on", 75, "answer to /v1/a\n403\non\n", ""},
-		"no operation":   {nil, `curl -sSo /dev/null -w '%{http_code}\n' https://api.example.com/v2/x`, 2, "403\n", "GET api.example.com/v2/… is no operation of upstream shop"},
+		"no operation":   {nil, `curl -sSo /dev/null -w '%{http_code}\n' https://api.example.com/v2/x`, 2, "403\n", "GET api.example.com/v2/x is no operation of upstream shop"},
 		"another host":   {nil, `curl -sS https://other.example.com/x`, 0, "answer to /x\n", "no call to an upstream of the configuration was seen; 1 connection to other.example.com passed unmetered"},
 		"a tunnel":       {[]string{"--tunnel", "api.example.com"}, one + "x", 0, "answer to /v1/ax\n", "1 connection to api.example.com"},
 		"its own CAs":    {nil, `curl -sS --cacert ` + "$SSL_CERT_FILE_BEFORE" + ` https://api.example.com/v1/a 2>/dev/null`, 60, "", "1 handshake with api.example.com was broken off by the program, as one with its own CA list or a pinned key does; --tunnel api.example.com lets it pass unmetered"},

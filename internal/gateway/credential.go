@@ -86,6 +86,9 @@ func (c *credentials) of(w owned, req *http.Request) (name string, foreign bool,
 	case 1:
 		return open[0], false, nil
 	case 0:
+		if slices.ContainsFunc(w.upstream.Credentials, func(c config.Credential) bool { return c.Label == config.AnyCredential }) {
+			return "", false, fmt.Errorf("each label of credential \"*\" of %s has a budget of its own, and nothing in the request names a label: add --budget %s/NAME, with a name of your own for whose key it is", w.upstream.Name, w.upstream.Name)
+		}
 		why := fmt.Sprintf("nothing in the request says which credential of %s it uses: add --budget %s/LABEL, or write id = \"…\" in its table", w.upstream.Name, w.upstream.Name)
 		return "", false, errors.New(strings.Join(append([]string{why}, c.lacking[w.upstream.Name]...), "; "))
 	}

@@ -27,17 +27,23 @@ type call struct {
 	budget  string // the budget's name; empty: it is not charged
 	foreign bool   // it carries none of the budget's known secrets
 	id      string // of the charge that the program has made
+	sent    bool   // to the upstream
 	flows   *flow  // the body, if it flows while the answer does; nil: it was read
 	admit   func() // prepares the program's connection for that
 }
 
-// shown is the call as a message may show it: without most of its path, which may have a secret.
+// shown is the call as a message may show it: with its path, which may have a secret, up to the first
+// part that is longer than a version.
 func (c *call) shown() string {
-	first, _, more := strings.Cut(strings.TrimPrefix(c.path, "/"), "/")
-	if first = wordOr(first); more {
-		first += "/…"
+	text, rest := c.method+" "+c.authority(), strings.TrimPrefix(c.path, "/")
+	for more := true; more; {
+		var part string
+		part, rest, more = strings.Cut(rest, "/")
+		if text += "/" + wordOr(part); more && len(part) > len("v1.1") {
+			return text + "/…"
+		}
 	}
-	return c.method + " " + c.authority() + "/" + first
+	return text
 }
 
 // flow is a request's body that is read while the answer is written. The server closes it.
@@ -102,7 +108,7 @@ func (h *handler) serve(w http.ResponseWriter, req *http.Request, t target) {
 	req = req.WithContext(context.WithValue(req.Context(), callKey{}, c))
 	switch {
 	case !h.owners.opens(t.host, t.port):
-		h.tally.tunnel(t.host)
+		h.tally.tunnel(t.authority(), h.owners.tunnels(t.host))
 		c.owned = owned{}
 	case c.upstream == nil:
 		h.tally.passed(t.host, c.path)
@@ -240,6 +246,7 @@ type sender struct{ *Gateway }
 // not sent, the program may send it again by the same charge.
 func (s sender) RoundTrip(req *http.Request) (*http.Response, error) {
 	c := callOf(req.Context())
+	c.sent = true
 	if c.admit != nil {
 		c.admit()
 	}
@@ -270,8 +277,12 @@ func (h *handler) answered(resp *http.Response) error {
 
 // failed answers a request that got no answer.
 func (h *handler) failed(w http.ResponseWriter, req *http.Request, err error) {
-	if req.Context().Err() != nil || errors.Is(err, context.Canceled) {
-		panic(http.ErrAbortHandler) // the program is gone
+	c := callOf(req.Context())
+	if req.Context().Err() != nil || errors.Is(err, context.Canceled) { // the program is gone
+		if c.budget != "" && !c.sent {
+			h.tally.count(func(all *Tally) { all.of(c.budget).GaveUp++ })
+		}
+		panic(http.ErrAbortHandler)
 	}
-	h.refuseWith(w, req, h.refusalOf(callOf(req.Context()), err))
+	h.refuseWith(w, req, h.refusalOf(c, err))
 }

@@ -3,11 +3,13 @@ package gateway
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // meters are the transports of a gateway's budgets, each made with its budget's first call.
@@ -57,6 +59,16 @@ func (m *meters) of(name string) (*meter, error) {
 	}
 	m.byName[name] = &meter{transport, b}
 	return m.byName[name], nil
+}
+
+// countsOpen reports whether a limit of a budget counts open calls.
+func (m *meters) countsOpen(budget, named string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	one := m.byName[budget]
+	return one != nil && slices.ContainsFunc(one.budget.Spec().Limits, func(l limit.Limit) bool {
+		return l.Name == named && l.Window.Kind == limit.Concurrent
+	})
 }
 
 // session returns the budget of the upload or session to which a request belongs; empty: none

@@ -118,7 +118,7 @@ func TestConnectionsWithoutRequests(t *testing.T) {
 	must.Do(t, hangsUp.Close())
 	w.g.stop()
 	tally := w.g.Tally()
-	lines := tally.Lines("program", screen.Screen{}, nil)
+	lines := tally.Lines("program", "", screen.Screen{}, nil)
 	check.Equal(t, strings.Join(lines[1:], "\n"), "2 handshakes with one.myshopify.com were broken off by the program, as one with its own CA list or a pinned key does; --tunnel one.myshopify.com lets it pass unmetered")
 }
 
@@ -233,6 +233,6 @@ func TestFailedCallsAreNamed(t *testing.T) {
 	}
 	tally = w.g.Tally()
 	check.Equal(t, tally.Well(), false, "well")
-	lines := tally.Lines("job", screen.Pipe(), nil)
+	lines := tally.Lines("job", "job", screen.Pipe(), nil)
 	check.Equal(t, strings.HasPrefix(lines[len(lines)-1], "2 calls to api.example.com failed: api.example.com did not answer: "), true, lines[len(lines)-1])
 }

@@ -111,6 +111,13 @@ func (o *owners) opens(host string, port int) bool {
 	}) && !budgethttp.Covers(o.tunnelled, host)
 }
 
+// tunnels reports whether the user has said that a host is never opened.
+func (o *owners) tunnels(host string) bool {
+	return budgethttp.Covers(o.tunnelled, host) || slices.ContainsFunc(o.places, func(p place) bool {
+		return p.tunnel && budgethttp.Covers([]string{p.host}, host)
+	})
+}
+
 // covers reports whether a place is at a host and port.
 func (p place) covers(host string, port int) bool {
 	if p.port == 0 && port != 443 && port != 80 || p.port != 0 && p.port != port {

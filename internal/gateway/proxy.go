@@ -151,7 +151,7 @@ func (f *front) open(conn net.Conn, from *bufio.Reader, t target, ahead net.Conn
 		closeAll(conn, ahead)
 		return
 	}
-	f.tally.tunnel(t.host)
+	f.tally.tunnel(t.authority(), f.owners.tunnels(t.host))
 	defer context.AfterFunc(f.ctx, func() { closeAll(conn) })()
 	if ahead == nil {
 		if ahead, err = f.wire.dial(f.ctx, t.dial); err == nil {

@@ -114,13 +114,20 @@ func (h *handler) exhausted(c *call, refused *budget.RefusedError) *refusal {
 	} else if refused.Limit != "" {
 		r.text += fmt.Sprintf("; limit %s has %d left", refused.Limit, refused.Remaining)
 	}
-	if refused.RetryAfter <= 0 || refused.RetryAfter > shortWait {
-		r.after, r.status, r.ends = 0, http.StatusForbidden, true
-		h.tally.count(func(all *Tally) {
-			all.of(c.budget).Final++
-			all.Exhausted = cmp.Or(all.Exhausted, refused)
-		})
+	if h.meters.countsOpen(c.budget, refused.Limit) {
+		r.after = min(r.after, time.Second) // it fits as soon as another call ends
 	}
+	if r.after > 0 && r.after <= shortWait {
+		h.tally.count(func(all *Tally) { all.of(c.budget).Later++ })
+		return r
+	}
+	r.after, r.status, r.ends = 0, http.StatusForbidden, true
+	h.tally.count(func(all *Tally) {
+		spent := all.of(c.budget)
+		spent.Final++
+		spent.First = cmp.Or(spent.First, refused)
+		all.Exhausted = cmp.Or(all.Exhausted, refused)
+	})
 	return r
 }
 
@@ -186,7 +193,7 @@ func (r *refusal) body(text string) (status int, body []byte) {
 	if r.after == 0 && r.final.Status != 0 {
 		status = r.final.Status
 	}
-	if r.final.Body != "" && r.kind == isRefused && (status == r.final.Status || r.final.Status >= http.StatusBadRequest) {
+	if r.final.Body != "" && r.kind == isRefused {
 		return status, r.final.Fill(text, status)
 	}
 	type object map[string]any // JSON has them sorted: detail comes first, and some clients show the beginning alone

@@ -27,7 +27,7 @@ window = "24h"
 [upstream.slack]
 hosts = ["api.two.example.com"]
 unknown_operation = 1
-final = { status = 200, body = '{"ok":false,"error":"ratelimited"}' }
+final = { status = 200, body = '{"ok":false,"error":"ratelimited","messages":["{message}"]}' }
 [upstream.slack.limit.half]
 quota = 1
 window = "30s"
@@ -66,8 +66,8 @@ func TestRefusedForGood(t *testing.T) {
 	check.Equal(t, w.g.Tally().Budgets["day/main"].Final, 4, "refusals") // the second client had no units left at all
 }
 
-// What fits within a minute is a 429 with when to retry, also where the upstream's own refusals
-// are 200s; it does not end the run.
+// What fits within a minute is a 429 with when to retry, in the upstream's own form, also where its
+// refusals are 200s; it does not end the run.
 func TestRefusedForNow(t *testing.T) {
 	w := newWorld(t, spentConfig, hello, noWait)
 	client := w.client(true)
@@ -76,7 +76,7 @@ func TestRefusedForNow(t *testing.T) {
 	check.Equal(t, resp.StatusCode, 429, "status")
 	check.Equal(t, resp.Header.Get("Retry-After") != "" && resp.Header.Get("Retry-After-Ms") != "", true, "Retry-After")
 	check.Equal(t, strings.HasPrefix(resp.Header.Get("Ratelimit"), `"half";r=0;t=`), true, resp.Header.Get("Ratelimit"))
-	check.Equal(t, strings.Contains(body, "quotactl: slack/main is spent until "), true, body)
+	check.Equal(t, strings.HasPrefix(body, `{"ok":false,"error":"ratelimited","messages":["quotactl: slack/main is spent until `), true, body)
 	select {
 	case <-w.g.Exhausted():
 		t.Error("the run is exhausted")
@@ -153,6 +153,8 @@ func TestGivenUpWaits(t *testing.T) {
 	spent := must.Get(b.Spent(t.Context(), budget.ByOperation, 0))(t)
 	check.Equal(t, spent.Total.Calls, 1, "calls")
 	must.Do(t, b.Close())
+	w.g.stop()
+	check.Equal(t, w.g.Tally().Budgets["slack/main"].GaveUp, 4, "that were given up")
 	check.Equal(t, len(w.Requests()), 1, "requests")
 }
 

@@ -17,8 +17,10 @@ type Tally struct {
 	// Passed counts calls by host and the first part of their path: the host is opened, and no
 	// upstream owns the path.
 	Passed map[string]int
-	// Tunnels counts connections by host that were not opened.
+	// Tunnels counts connections by host that were not opened, and Chosen says that the user wanted one
+	// of these to pass.
 	Tunnels map[string]int
+	Chosen  bool
 	// Broken counts handshakes by host in which the program refused the certificate, as one with a
 	// list of CAs of its own does. Some just close, perhaps after the handshake: of a host that got
 	// no request, all connections count.
@@ -40,7 +42,11 @@ type Tally struct {
 // Spent is what the calls of one budget took.
 type Spent struct {
 	Calls, Units int64
-	Final        int64 // refused, for longer than a program waits
+	Final        int64                // refused, for longer than a program waits
+	First        *budget.RefusedError // the first of those
+	Later        int64                // refused for less than a minute
+	GaveUp       int64                // ended by the program while they waited for units
+	Denied       int64                // refused by the upstream
 }
 
 // tally counts; it is safe for concurrent use.
@@ -79,7 +85,12 @@ func (t *tally) passed(host, path string) {
 	t.count(func(all *Tally) { countNamed(all.Passed, host+"/"+wordOr(first)) })
 }
 
-func (t *tally) tunnel(host string) { t.count(func(all *Tally) { countNamed(all.Tunnels, host) }) }
+func (t *tally) tunnel(host string, chosen bool) {
+	t.count(func(all *Tally) {
+		countNamed(all.Tunnels, host)
+		all.Chosen = all.Chosen || chosen
+	})
+}
 
 // connection notes a connection that is opened, and later that there is a request on it.
 func (t *tally) connection(conn net.Conn, state http.ConnState) {
@@ -131,6 +142,11 @@ type observer struct {
 	budgethttp.NoObserver
 	tally *tally
 	name  string
+}
+
+// Refused implements budgethttp.Observer.
+func (o *observer) Refused(budgethttp.Verdict) {
+	o.tally.count(func(all *Tally) { all.of(o.name).Denied++ })
 }
 
 // Settled implements budgethttp.Observer.

@@ -37,25 +37,23 @@ func (g *Gateway) Left(ctx context.Context) map[string]budget.Status {
 }
 
 // Lines sum up a command's calls for people: in the first line what they took, then what is
-// wrong, if anything. name is that of the job, or of the command.
-func (t *Tally) Lines(name string, on screen.Screen, left map[string]budget.Status) []string {
+// wrong, if anything. name is that of the job, or of the command; job is empty for one without.
+func (t *Tally) Lines(name, job string, on screen.Screen, left map[string]budget.Status) []string {
 	on = forPeople(on)
 	var first []string
 	for _, b := range slices.Sorted(maps.Keys(t.Budgets)) {
 		spent := t.Budgets[b]
 		text := fmt.Sprintf("%s, %s of %s", count(on, spent.Calls, "call", "calls"), count(on, spent.Units, "unit", "units"), b)
-		if spent.Final > 0 {
-			text += fmt.Sprintf(", %s refused", count(on, spent.Final, "call", "calls"))
-		}
+		text += spent.refusals(on)
 		if s, known := left[b]; known {
-			text += leftText(on, s)
+			text += leftText(on, s, job)
 		}
 		first = append(first, text)
 	}
 	if t.Own > 0 {
 		first = append(first, count(on, t.Own, "call", "calls")+" that the program charged itself")
 	}
-	if len(first) == 0 && len(t.Misconfigured)+len(t.Failed) == 0 {
+	if len(first) == 0 && len(t.Misconfigured)+len(t.Failed) == 0 && !t.Chosen {
 		first = append(first, "no call to an upstream of the configuration was seen")
 	} else if len(first) == 0 {
 		first = append(first, "no call was charged")
@@ -80,14 +78,35 @@ func (t *Tally) Lines(name string, on screen.Screen, left map[string]budget.Stat
 	return lines
 }
 
-// Well reports whether there is nothing that somebody should look at: calls were seen, and none
-// was refused or failed.
+// refusals is which calls of a budget did not get through.
+func (s *Spent) refusals(on screen.Screen) (text string) {
+	add := func(n int64, what string) {
+		if n > 0 {
+			text += ", " + count(on, n, "call", "calls") + " " + what
+		}
+	}
+	refused := "refused"
+	if s.First != nil && s.First.Limit != "" {
+		refused += " by limit " + s.First.Limit
+	}
+	if s.First != nil && s.First.Units > 1 {
+		refused += " (the first is for " + on.Number(s.First.Units) + " units)"
+	}
+	add(s.Final, refused)
+	add(s.Later, "refused for less than a minute (429)")
+	add(s.GaveUp, "ended by the program while waiting for units")
+	add(s.Denied, "refused by the API")
+	return text
+}
+
+// Well reports whether there is nothing that somebody should look at: calls were seen, or connections
+// that were to pass, and none was refused or failed.
 func (t *Tally) Well() bool {
 	refused := len(t.Misconfigured) + len(t.Failed) + t.StoreAway
-	for _, spent := range t.Budgets {
-		refused += int(spent.Final)
+	for _, s := range t.Budgets {
+		refused += int(s.Final + s.Later + s.GaveUp + s.Denied)
 	}
-	return refused == 0 && len(t.Budgets)+int(t.Own) > 0
+	return refused == 0 && (len(t.Budgets)+int(t.Own) > 0 || t.Chosen)
 }
 
 // passedText is what no upstream meters.
@@ -120,9 +139,14 @@ func most(counts map[string]int, text func(name string, n int64) string) (parts 
 	return parts
 }
 
-// leftText is what is left of a budget's tightest limit, and until when that is all.
-func leftText(on screen.Screen, s budget.Status) string {
+// leftText is what is left for a job of a budget's tightest limit, and until when that is all.
+func leftText(on screen.Screen, s budget.Status, job string) string {
 	tightest := s.Tightest()
+	if tightest != nil && tightest.Lock == nil {
+		if share := tightest.ShareOf(job); share >= 0 {
+			tightest.Left += tightest.Shares[share].Kept // for it
+		}
+	}
 	switch {
 	case tightest == nil:
 		return ""
