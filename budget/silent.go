@@ -46,7 +46,7 @@ func (r *Reservation) SettleSoon(failed func(error)) bool {
 
 // SettleAfter settles at the reserved units once a span has passed, in the background: as for
 // SettleSoon, Flush and Close wait for it, and failed is called if it is not recorded. False: too
-// much is to be done in the background already, and the reservation remains as it is.
+// much is to be done in the background already, and the reservation stays open.
 func (r *Reservation) SettleAfter(span time.Duration, failed func(error)) bool {
 	if r.Source == SourceNone {
 		return true

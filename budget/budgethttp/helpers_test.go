@@ -46,7 +46,7 @@ func spent(t *testing.T, b *budget.Budget) ledger {
 	return held(t, b)
 }
 
-// held reads the ledger as it is.
+// held reads the ledger without waiting.
 func held(t *testing.T, b *budget.Budget) ledger {
 	t.Helper()
 	s := must.Get(b.Spent(t.Context(), budget.ByOperation, 0))(t)

@@ -28,7 +28,10 @@ func ReadFile(path string) ([]byte, error) {
 	var fault *fs.PathError
 	switch {
 	case errors.As(err, &fault):
-		const advice = "write one, or name it with --config or QUOTACTL_CONFIG"
+		advice := "write one, or name it with --config or QUOTACTL_CONFIG"
+		if errors.Is(err, fs.ErrPermission) {
+			advice = "let this user read it"
+		}
 		return nil, fmt.Errorf("read the configuration: %w; %s", err, cmp.Or(driver.Shortage("", err), advice))
 	case err != nil:
 		return nil, fmt.Errorf("read the configuration: %w; name a regular file with --config or QUOTACTL_CONFIG", err)

@@ -43,6 +43,11 @@ func TestConfigFileIsRegular(t *testing.T) {
 		}
 	}
 	check.Is(t, check.Err(config.ReadFile(in("none"))), os.ErrNotExist, "no file")
+	must.Do(t, os.Chmod(in("most"), 0))
+	if _, err := config.ReadFile(in("most")); os.Geteuid() != 0 { // whom nothing is denied
+		check.Contains(t, err.Error(), "permission denied; let this user read it")
+	}
+	must.Do(t, os.Chmod(in("most"), 0o600))
 	for _, name := range []string{"costs.toml", "link"} {
 		if got, err := config.ReadFile(in(name)); err != nil || string(got) != text {
 			t.Errorf("%s: %q, %v", name, got, err)

@@ -74,7 +74,7 @@ func (w *world) passes(address string) {
 	must.Do(w.t, err)
 }
 
-// Whatever became of calls is told, also of those that a program hears about and does not tell.
+// The last line has what became of all calls, also of those whose program keeps it to itself.
 func TestWhatBecameOfTheCalls(t *testing.T) {
 	const api, brief = "https://api.example.com/", "https://api.two.example.com/"
 	for name, c := range map[string]struct {
