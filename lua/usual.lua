@@ -1,5 +1,6 @@
--- Decides a batch of charges that all fit, of a ledger on which nothing else goes on. It
--- leaves anything else to charge.lua, and has written nothing then. It is flat, and gives
+-- Decides a batch of charges that all fit, of a ledger on which nothing else goes on, and before
+-- it settles reservations that cost what was charged for them, as finish.lua does. It
+-- leaves anything else to these, and has written nothing then. It is flat, and gives
 -- tables their size at once where it can, since each function that a script defines, and
 -- each growth of a table, costs a quarter of a command. It makes few long strings, since
 -- Redis hashes each of them in full.
@@ -24,15 +25,15 @@
 --         row, lease, what each bucket counts of an item (-1: it does not count it),
 --         how many checks: place, amount and bound each; how many checks of
 --         divided limits: place, amount and bound each, how many other shares, place,
---         guarantee and lapse each
+--         guarantee and lapse each; at last units and age of each settlement, and how many there are
 --       then the fields of the rows; for each run the beginning of a member, that of an entry
---       and what it adds to the history; known ids, which the ledger must have; the
---       items' ids; and the ends of their entries, one for all or one each
--- Returns a number: the caller is to run charge.lua. Or an error, if a command failed: a single
---   charge is then not written. Else, packed: clock, last seen, time of the
+--       and what it adds to the history; known ids, which the ledger must have; those
+--       of the settlements; the items' ids; and the ends of their entries, one for all or one each
+-- Returns a number: the caller is to run charge.lua, or if it is 18, to have finish.lua settle. Or an
+--   error, if a command failed: a single charge is then not written. Else, packed: clock, last seen, time of the
 --   first charge, changes, whether there is something to tidy that the caller is to have
---   charge.lua do, and for each run that fits its places' numbers after it. Runs after
---   the first that does not fit are not charged. The script asks at most one caller to tidy.
+--   charge.lua do, the settlements' scores, and for each run that fits its places' numbers after it.
+--   Runs after the first that does not fit are not charged. The script asks at most one caller to tidy.
 
 local call, K, A, sub, up, pack, floor = redis.call, KEYS, ARGV, string.sub, struct.unpack, struct.pack, math.floor
 local fmt, fmod = string.format, math.fmod
@@ -51,17 +52,19 @@ local nm = (size - levels) / 3
 local runsAt = 17 + 3 * nw + a[13] + 2 * nm
 local stride = 5 + 6 * nw
 local rowFormat = sub(doubles, 1, stride)
-local f = call('HMGET', K[1], 's', unpack(A, 3, 2 + nk))
-local s = f[1]
+local f = call('HMGET', K[1], 's', 'chg', 'gone', 'merged', unpack(A, 3, 2 + nk))
+local s, restarts = f[1], tonumber(f[2] or 0)
+local forgotten = math.max(f[3] or 0, f[4] or 0)
 if not s or sub(s, 1, 24) ~= A[1] then return 1 end
-for i = 2, nk + 1 do
+for i = 5, nk + 4 do
   if not f[i] or #f[i] ~= 8 * stride then return 2 end
 end
 local t = {up(sub(doubles, 1, size), s, 25)} -- the numbers of s
 local rows, listed = {0, 0, 0, 0}, nk -- those of the rows of the runs, and later of other operations, each with its field after them
+local ofOperation = {} -- the rows by operation
 for i = 1, nk do
-  local row = {up(rowFormat, f[i + 1])}
-  row[stride + 1], rows[i] = A[2 + i], row
+  local row = {up(rowFormat, f[i + 4])}
+  row[stride + 1], rows[i], ofOperation[tonumber(sub(A[2 + i], 2))] = A[2 + i], row, row
 end
 
 -- value is the number of a place: after s come the rows.
@@ -77,14 +80,16 @@ local now, at = raw, raw
 if caller > raw then at = caller elseif raw - caller <= 60000000 then now = caller end
 if now < last then now = last end
 if at < now then at = now end
+local ending = at -- what ends now does so by the later clock
 if at <= t[2] then at = t[2] + 1 end
 local final = at + n - 1
 local latest = at <= now + 1 and final or now -- what charge.lua has seen by the last item
 if latest >= t[4] or latest >= a[3] or final - latest > 600000000 or t[5] < a[5] then return 4 end
 
-local firstRun, nt = 3 + nk, a[11]
-local firstID = firstRun + 3 * nr + nt
-if n == 1 then -- whether the ledger has its id, the first write shows
+local firstRun, nt, ns = 3 + nk, a[11], a[#A[2] / 8]
+local firstID = firstRun + 3 * nr + nt + ns
+local single = n + ns == 1
+if single then -- whether the ledger has its id, the first write shows
   for i = firstID - nt, firstID - 1 do
     if not call('HGET', K[2], A[i]) then return 5 end
   end
@@ -93,7 +98,7 @@ else
   for i = 1, nt do
     if not f[i] then return 5 end
   end
-  for i = nt + 1, nt + n do
+  for i = nt + ns + 1, nt + ns + n do
     if f[i] then return 6 end
   end
 end
@@ -110,7 +115,7 @@ end
 
 local read = 0 -- how many entries leave
 local queues, firsts = {}, {} -- by window: the groups of its queue that change, each with its field after it; and q<w>
-local ofOperation -- the rows by operation
+local prefix = sub(K[1], 1, -2)
 local groups = floor((t[6] + 7) / 8)
 for w = 1, nw do
   local j = 10 + 7 * (w - 1)
@@ -141,10 +146,6 @@ for w = 1, nw do
     if due == 0 then return 14 end
     local found = due == 1 and {call('HGET', K[1], names[1])} or call('HMGET', K[1], unpack(names, 1, due))
     local leaving, missing, leaves, misses = {0, 0, 0, 0}, {0, 0, 0, 0}, 0, 0
-    if not ofOperation then
-      ofOperation = {}
-      for i = 1, nk do ofOperation[tonumber(sub(A[2 + i], 2))] = rows[i] end
-    end
     for i = 1, due do
       if not found[i] or #found[i] ~= 64 then return 10 end
       local list, op = {up('dddddddd', found[i])}, 8 * places[i] - 8
@@ -174,7 +175,7 @@ for w = 1, nw do
       end
     end
     local since = math.max(0, earliest - length - precision) -- nothing that leaves has a lower score
-    local prefix, from = sub(K[1], 1, -2), text(since)
+    local from = text(since)
     for i = 1, leaves do
       local op = leaving[i]
       local row, c = ofOperation[op], 6 * w - 1
@@ -232,6 +233,28 @@ for w = 1, nw do
   end
 end
 
+-- enter notes when an entry leaves a rolling window. It returns false if the queue is not as it
+-- should be.
+local function enter(w, row, score)
+  local leaves, precision, j = score + a[15 + 3 * w], a[16 + 3 * w], 7 * w + 3
+  if precision > 0 and fmod(score, precision) > 0 then leaves = leaves - fmod(score, precision) + precision end
+  if leaves < t[j + 3] then t[j + 3] = leaves end
+  if leaves >= row[6 * w + 3] then return true end -- not the first of its operation
+  local op = tonumber(sub(row[stride + 1], 2))
+  local g = floor((op + 7) / 8)
+  queues[w] = queues[w] or {}
+  if not queues[w][g] then
+    local name = fmt('q%d:%d', w, g)
+    local found = call('HMGET', K[1], name, fmt('q%d', w))
+    if not found[1] or #found[1] ~= 64 or groups > 1 and (not found[2] or #found[2] ~= 8 * groups) then return false end
+    local list = {up('dddddddd', found[1])}
+    queues[w][g], list[9] = list, name
+    firsts[w] = firsts[w] or groups > 1 and {up(sub(doubles, 1, groups), found[2])}
+  end
+  row[6 * w + 3], queues[w][g][op - 8 * g + 8] = leaves, leaves
+  return true
+end
+
 local drain -- brings the buckets' levels to a later instant, as drain in meters.lua does
 if nm > 0 then
   function drain(to)
@@ -251,6 +274,41 @@ if nm > 0 then
 end
 
 local reply, told, counted = {raw, now, at, 0, 0, 0, 0, 0, 0}, 5, {0, 0, 0}
+
+-- An entry counts before its settlement and after it, so that of all sums none changes, and a
+-- bucket only drains, if it does so from now on. When it leaves a window does.
+if ns > 0 and nm > 0 and ending - now > 60000000 then return 18 end
+local entries, members = {}, {} -- what e is given, and by zset what that is
+for i = 1, ns do
+  local k, id = #A[2] / 8 - 2 * (ns - i + 1), A[firstID - ns + i - 1]
+  local op, units, start, was, labels = string.match(f[nt + i] or '', '^1|(%d+)|(%d+)||o|(%d+)|(%d+)|([^|]*|[^|]*|[^|]*)$')
+  if not op or tonumber(units) ~= a[k] then return 18 end
+  local row = ofOperation[tonumber(op)]
+  if not row then
+    local name = 'o' .. op
+    local found = call('HGET', K[1], name)
+    if not found or #found ~= 8 * stride then return 18 end
+    row, listed = {up(rowFormat, found)}, listed + 1
+    row[stride + 1], rows[listed], ofOperation[tonumber(op)] = name, row, row
+  end
+  local score = math.max(ending - a[k + 1], start)
+  if score >= tonumber(was) or score <= forgotten or score <= now - 3600000000 or score <= row[5] then return 18 end
+  for w = 1, nw do
+    local length = a[15 + 3 * w]
+    if length == 0 or score <= row[6 * w + 2] or length > 0 and (score + length <= latest or not enter(w, row, score)) then return 18 end
+  end
+  local kind = a[k] > 0 and 1 or 2
+  local key = prefix .. (kind == 1 and 'z:' or 'y:') .. op
+  if not members[key] then
+    if row[kind] == 0 or call('ZCARD', key) ~= row[kind] then return 8 end
+    members[key] = {}
+  end
+  local list, ends = members[key], text(score)
+  list[#list + 1], list[#list + 2] = ends, units .. ':' .. id
+  entries[2 * i - 1], entries[2 * i] = id, fmt('1|%s|%s||s|%s|%s|%s', op, units, start, ends ~= start and ends or '', labels)
+  reply[told + i] = score
+end
+told = told + ns
 local granted, charged, wants = 0, 0, 0 -- items and runs
 p = runsAt
 while charged < nr do
@@ -288,29 +346,9 @@ while charged < nr do
   local mask, v = row[3], 10 + 7 * nw
   for w = 1, nw do
     if counted[w] then
-      local length = a[15 + 3 * w]
       local j, c = 10 + 7 * (w - 1), 6 * w - 1
       t[j + 1], t[j + 2], row[c + 1], row[c + 2] = t[j + 1] + amount, t[j + 2] + count, row[c + 1] + amount, row[c + 2] + count
-      if length >= 0 then
-        local leaves, precision = score + length, a[16 + 3 * w]
-        if precision > 0 and fmod(score, precision) > 0 then leaves = leaves - fmod(score, precision) + precision end
-        if leaves < t[j + 3] then t[j + 3] = leaves end
-        if leaves < row[c + 4] then -- the first of its operation in this window
-          row[c + 4] = leaves
-          local op = tonumber(sub(row[stride + 1], 2))
-          local g = floor((op + 7) / 8)
-          queues[w] = queues[w] or {}
-          if not queues[w][g] then
-            local name = fmt('q%d:%d', w, g)
-            local found = call('HMGET', K[1], name, fmt('q%d', w))
-            if not found[1] or #found[1] ~= 64 or groups > 1 and (not found[2] or #found[2] ~= 8 * groups) then return 16 end
-            local list = {up('dddddddd', found[1])}
-            queues[w][g], list[9] = list, name
-            firsts[w] = firsts[w] or groups > 1 and {up(sub(doubles, 1, groups), found[2])}
-          end
-          queues[w][g][op - 8 * g + 8] = leaves
-        end
-      end
+      if a[15 + 3 * w] >= 0 and not enter(w, row, score) then return 16 end
     end
   end
   while mask > 0 do
@@ -349,7 +387,7 @@ if a[15] >= 0 and (hour < 0 or hour > 23 or final >= a[15] + (hour + 1) * 360000
 
 -- From here on the script writes.
 local id, score = A[firstID], text(at)
-if n == 1 then
+if single then
   local start, ends, lease = score, A[firstID + 1], a[runsAt + 4]
   if lease > 0 then
     score = text(at + lease)
@@ -373,7 +411,7 @@ if a[15] >= 0 then
     if floor(length / 32768) > floor((length - #line) / 32768) then wants = 1 end
   end
 end
-if n == 1 then
+if single then
   local member = A[firstRun] .. id
   if not failed then
     local done = redis.pcall('ZADD', K[3], score, member)
@@ -382,13 +420,13 @@ if n == 1 then
   if failed then call('HDEL', K[2], id) end
 end
 if failed then return failed end
-if n > 1 then
-  local entries, from, one = {}, 0, a[14] == 1
+if not single then
+  local from, one = 0, a[14] == 1
   local digit, tens = tonumber(sub(score, -1)), sub(score, 1, -2)
   p = runsAt
   for i = 1, charged do
-    local members = {}
-    local q = firstRun + 3 * (i - 1)
+    local list = members[K[2 + i]] or {}
+    local q, had = firstRun + 3 * (i - 1), #list
     local member, begin = A[q], A[q + 1]
     local count, lease = a[p + 1], a[p + 4]
     for k = 1, count do
@@ -399,26 +437,28 @@ if n > 1 then
       if digit == 10 then digit, tens = 0, text((at + item) / 10) end
       if lease > 0 then
         score = text(at + item - 1 + lease)
-        entries[2 * item] = begin .. start .. '|' .. score .. ends
+        entries[2 * (ns + item)] = begin .. start .. '|' .. score .. ends
       else
         score = start
-        entries[2 * item] = begin .. start .. '|' .. ends
+        entries[2 * (ns + item)] = begin .. start .. '|' .. ends
       end
-      entries[2 * item - 1], members[2 * k - 1], members[2 * k] = id, score, member .. id
+      entries[2 * (ns + item) - 1], list[had + 2 * k - 1], list[had + 2 * k] = id, score, member .. id
     end
-    call('ZADD', K[2 + i], unpack(members))
+    members[K[2 + i]] = list
     from = from + count
     p = p + 5 + nm + 3 * a[p + 5 + nm]
     local shared = a[p + 1]
     p = p + 1
     for _ = 1, shared do p = p + 4 + 3 * a[p + 4] end
   end
+  for key, list in pairs(members) do call('ZADD', key, unpack(list)) end
   call('HSET', K[2], unpack(entries))
 end
-t[1], t[2], t[3], t[5] = latest, final, t[3] + granted, t[5] + granted
+t[1], t[2], t[3], t[5] = latest, final, t[3] + granted, t[5] + granted + ns
 if latest >= t[9] then t[9], wants = latest + 1000000, 1 end
 reply[2], reply[4], reply[5] = latest, t[5], wants
 local fields, k = {'s', A[1] .. pack(sub(doubles, 1, size), unpack(t, 1, size)) .. A[firstID + granted - 1], 0, 0, 0, 0, 0, 0, 0, 0}, 2
+if ns > 0 then fields[3], fields[4], k = 'chg', fmt('%.0f', restarts + ns), 4 end
 for i = 1, listed do
   local row = rows[i]
   fields[k + 1], fields[k + 2] = row[stride + 1], pack(rowFormat, unpack(row, 1, stride))

@@ -148,7 +148,7 @@ func (b *batch) rest(answer driver.Decision) driver.Decisions {
 // step runs a script once on the open items. It returns true when all are decided.
 func (b *batch) step(ctx context.Context) (bool, error) {
 	p := b.plan()
-	if err := b.finishFirst(ctx, p != nil); err != nil {
+	if err := b.finishFirst(ctx, p); err != nil {
 		return false, err
 	}
 	if p != nil {

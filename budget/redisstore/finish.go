@@ -34,6 +34,7 @@ type finishing struct {
 	unsure bool        // an attempt got no answer and may have been applied
 	done   []driver.Finished
 	sent   *redis.Cmd // ahead of another command
+	apart  bool       // usual.lua has left them to finish.lua
 }
 
 func (s *Store) newFinishing(ctx context.Context, finishes driver.Finishes) *finishing {
@@ -133,9 +134,9 @@ func (f *finishing) read(a answer) error {
 	return nil
 }
 
-// finishFirst does what is to be done before the items, unless it goes with usual.lua.
-func (b *batch) finishFirst(ctx context.Context, usual bool) error {
-	if _, one := b.store.client.(*redis.Client); b.before == nil || usual && one {
+// finishFirst does what is to be done before the items, unless it goes with usual.lua by a plan.
+func (b *batch) finishFirst(ctx context.Context, p *plan) error {
+	if _, one := b.store.client.(*redis.Client); b.before == nil || p != nil && (one || p.settles(b.before)) {
 		return nil
 	}
 	if err := b.before.run(ctx); err != nil {

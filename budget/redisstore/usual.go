@@ -16,6 +16,9 @@ import (
 // leftLater is what usual.lua answers where something is to be done first that it leaves undone.
 const leftLater = 4
 
+// leftSettlements is what it answers where finish.lua is to settle.
+const leftSettlements = 18
+
 // tidyFirst is for how many items that is done by a run of its own.
 const tidyFirst = 8
 
@@ -36,8 +39,9 @@ const notPoured = -1
 // usualBatch is a run of usual.lua.
 type usualBatch struct {
 	*plan
-	rows []int // operations whose rows the script needs
-	runs []usualRun
+	rows    []int // operations whose rows the script needs
+	runs    []usualRun
+	settles []driver.Finish // before the items
 }
 
 // runUsual has usual.lua decide the open items. What it leaves to charge.lua, the next step
@@ -48,8 +52,12 @@ func (b *batch) runUsual(ctx context.Context, p *plan) (bool, error) {
 	if !ok {
 		return false, nil
 	}
-	cmd, unsure := b.store.attemptsAfter(ctx, b.before, b.store.scripts.Usual, u.keys(b), func(attempt time.Time) []any { return u.args(b, attempt) })
-	b.before.heard()
+	before := b.before
+	if p.settles(before) {
+		u.settles, before = before.Items, nil
+	}
+	cmd, unsure := b.store.attemptsAfter(ctx, before, b.store.scripts.Usual, u.keys(b), func(attempt time.Time) []any { return u.args(b, attempt) })
+	before.heard()
 	b.finished()
 	reply, err := cmd.Result()
 	b.unsure = b.unsure || unsure
@@ -67,6 +75,8 @@ func (b *batch) runUsual(ctx context.Context, p *plan) (bool, error) {
 			b.store.drop(b.Budget, p)
 		case len(b.open) >= tidyFirst && left == leftLater && !b.tidied:
 			b.tidied, b.slow = true, !b.store.tidy(ctx, b.Batch, u.rows)
+		case left == leftSettlements:
+			b.before.apart, b.slow = true, false
 		}
 		return false, nil
 	}
@@ -175,19 +185,31 @@ func (u *usualBatch) asked() int {
 			each += 4 + 3*len(s.shares)
 		}
 	}
-	return 17 + 3*len(u.windows) + len(u.sums) + 2*len(u.meters) + (each+len(u.meters))*len(u.runs)
+	return 18 + 2*driver.MaxBatch + 3*len(u.windows) + len(u.sums) + 2*len(u.meters) + (each+len(u.meters))*len(u.runs)
 }
 
 // isTwice reports whether an id is among the open items twice.
 func (b *batch) isTwice() bool {
-	if len(b.open) < 2 {
+	return hasTwice(len(b.open), func(i int) string { return b.Items[b.open[i]].ID })
+}
+
+func hasTwice(n int, id func(int) string) bool {
+	if n < 2 {
 		return false
 	}
-	ids := make(map[string]struct{}, len(b.open))
-	for _, i := range b.open {
-		ids[b.Items[i].ID] = struct{}{}
+	ids := make(map[string]struct{}, n)
+	for i := range n {
+		ids[id(i)] = struct{}{}
 	}
-	return len(ids) < len(b.open)
+	return len(ids) < n
+}
+
+// settles reports whether usual.lua may settle what is to be finished, so that no other script need
+// run: it does not where a window counts open reservations alone.
+func (p *plan) settles(f *finishing) bool {
+	return f != nil && !f.apart && !slices.ContainsFunc(f.Items, func(f driver.Finish) bool { return f.Release }) &&
+		!slices.ContainsFunc(p.windows, func(w plannedWindow) bool { return w.length == 0 }) &&
+		!hasTwice(len(f.Items), func(i int) string { return f.Items[i].ID })
 }
 
 // decidesAlike reports whether two items are decided alike.
@@ -281,7 +303,11 @@ func (u *usualBatch) args(b *batch, attempt time.Time) []any {
 	for _, run := range u.runs {
 		numbers = u.appendChecks(numbers, b, run)
 	}
-	args := make([]any, 0, 2+len(u.rows)+3*len(u.runs)+len(known)+len(b.open)+len(ends))
+	for _, f := range u.settles {
+		numbers = appendNumbers(numbers, f.Units, f.Age)
+	}
+	numbers = appendNumbers(numbers, int64(len(u.settles)))
+	args := make([]any, 0, 2+len(u.rows)+3*len(u.runs)+len(known)+len(u.settles)+len(b.open)+len(ends))
 	args = append(args, u.argHead, numbers)
 	for _, no := range u.rows {
 		args = append(args, u.fields[no])
@@ -290,6 +316,9 @@ func (u *usualBatch) args(b *batch, attempt time.Time) []any {
 		args = append(args, run.member, run.entry, u.series(b, run))
 	}
 	args = append(args, known...)
+	for _, f := range u.settles {
+		args = append(args, f.ID)
+	}
 	for _, i := range b.open {
 		args = append(args, b.Items[i].ID)
 	}
@@ -353,7 +382,7 @@ func (u *usualBatch) series(b *batch, run usualRun) string {
 // takeUsual reads the answer of usual.lua. It returns false if that has not its form.
 func (b *batch) takeUsual(u usualBatch, reply any) bool {
 	packed, ok := reply.(string)
-	const head = 5
+	head := 5 + len(u.settles)
 	if !ok || len(packed)%8 != 0 || len(packed) < 8*(head+len(u.sums)) || (len(packed)/8-head)%len(u.sums) != 0 {
 		return false
 	}
@@ -374,6 +403,13 @@ func (b *batch) takeUsual(u usualBatch, reply any) bool {
 		return false
 	}
 	b.store.learnAt(b.Budget, clock)
+	for i := range u.settles {
+		b.before.done[i] = driver.Finished{Result: driver.Settled, At: numbers[5+i], Now: earlierClock(clock, b.Now)}
+	}
+	if len(u.settles) > 0 {
+		b.before.open = nil
+		b.finished()
+	}
 	used := make([]int64, len(b.Limits))
 	done := 0
 	for r, run := range u.runs[:charged] {

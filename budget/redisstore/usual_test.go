@@ -92,6 +92,7 @@ func TestUsualChargesTakeOneRun(t *testing.T) {
 		item    driver.Item
 		unkept  bool
 		batches int
+		settles bool // what the call before reserved
 	}{
 		"one limit":           {limits: []limit.Limit{hour}},
 		"without history":     {limits: []limit.Limit{hour}, unkept: true},
@@ -113,6 +114,8 @@ func TestUsualChargesTakeOneRun(t *testing.T) {
 		"a bucket":            {limits: []limit.Limit{bucket}},
 		"buckets and others":  {limits: []limit.Limit{bucket, tries, hour, calendar}},
 		"batches of a bucket": {limits: []limit.Limit{bucket, tries}, batches: 20},
+		"settlements":         {limits: []limit.Limit{hour, coarse, calendar, divided, tries}, item: driver.Item{Lease: time.Minute.Microseconds()}, batches: 3, settles: true},
+		"one settlement":      {limits: []limit.Limit{hour}, item: driver.Item{Lease: time.Minute.Microseconds()}, unkept: true, settles: true},
 	} {
 		t.Run(what, func(t *testing.T) {
 			o := redisstore.Options{Prefix: fmt.Sprintf("p%x", what), Timeout: patient}
@@ -124,9 +127,10 @@ func TestUsualChargesTakeOneRun(t *testing.T) {
 			store := must.Get(redisstore.OpenWithClock(server.URL(0), o, now.Load))(t)
 			t.Cleanup(func() { _ = store.Close() })
 			runs := countRuns(store)
-			n, mark := 0, driver.Mark{}
+			n, mark, settles := 0, driver.Mark{}, []driver.Finish(nil)
 			charge := func() driver.Decisions {
-				b := driver.Batch{Budget: name, Now: now.Add(1000), Limits: c.limits, Mark: mark, Host: "0a"}
+				b := driver.Batch{Budget: name, Now: now.Add(1000), Limits: c.limits, Mark: mark, Host: "0a", Finishes: settles}
+				settles = nil
 				for range max(1, c.batches) {
 					item := c.item
 					item.ID, item.Operation, item.Units = fmt.Sprint("i", n), fmt.Sprint("op", n%3+1), c.item.Units+2
@@ -136,9 +140,16 @@ func TestUsualChargesTakeOneRun(t *testing.T) {
 					item.Labels.Job = []string{"a", "b", "b.c", "none", ""}[n%5]
 					b.Items = append(b.Items, item)
 					n++
+					if c.settles {
+						settles = append(settles, driver.Finish{ID: item.ID, Units: item.Units})
+					}
 				}
 				got := must.Get(store.Decide(t.Context(), b))(t)
 				mark = got.Mark
+				for i, f := range got.Finished {
+					must.Equal(t, f, driver.Finished{Result: driver.Settled, At: now.Load(), Now: now.Load()}, "settlement", i)
+				}
+				must.Equal(t, len(got.Finished), len(b.Finishes), "settlements")
 				return got
 			}
 			for range 15 { // each operation of each job is new to the ledger once
