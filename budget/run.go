@@ -87,8 +87,9 @@ func (b *Budget) inRun(ctx context.Context, call Call) Call {
 	if b.run == nil || call.Fence != 0 {
 		return call
 	}
-	b.run.now(ctx, b).Complete(&call)
-	return call
+	completed := call // so that a call outside of a run is not moved to the heap
+	b.run.now(ctx, b).Complete(&completed)
+	return completed
 }
 
 // now is the run, or what is left of it once its pass has ended. While the store does not
