@@ -241,3 +241,20 @@ func TestUsualSettles(t *testing.T) {
 	got = decide(0, driver.Finish{ID: fmt.Sprint("i", n), Units: 5})
 	must.Equal(t, fmt.Sprint(got.Finished[0].Result, got.Used[1]), fmt.Sprint(driver.Settled, n+4), "settled at other units, and used")
 }
+
+// In a Cluster too, a charge and the settlement before it are one run.
+func TestUsualSettlesInACluster(t *testing.T) {
+	t.Parallel()
+	store := openStore(t, startCluster(t, 3, nil).url(), redisstore.Options{Timeout: patient})
+	runs, settles := countRuns(store), []driver.Finish(nil)
+	for n := range 6 {
+		item := driver.Item{ID: fmt.Sprint("i", n), Operation: "op", Units: 1, Lease: time.Minute.Microseconds()}
+		before := runs.decided.Load() + runs.left.Load() + runs.other.Load()
+		got := must.Get(store.Decide(t.Context(), driver.Batch{Budget: name, Now: time.Now().UnixMicro(), Limits: hourly, Items: []driver.Item{item}, Finishes: settles, Host: "0a"}))(t)
+		must.Equal(t, len(got.Finished), len(settles), "settlements")
+		settles = []driver.Finish{{ID: item.ID, Units: 1}}
+		if n >= 4 { // the first run of a script is sent by its text
+			must.Equal(t, runs.decided.Load()+runs.left.Load()+runs.other.Load()-before, 1, "runs of scripts")
+		}
+	}
+}
