@@ -32,7 +32,7 @@ func TestReceiptsOfResponses(t *testing.T) {
 				options.Operation = "update"
 				req = req.WithContext(budgethttp.With(req.Context(), options))
 			}
-			resp := must.Get(transport.RoundTrip(req))(t)
+			resp := must.Get(transport.RoundTrip(req))(t) //nolint:bodyclose // it is closed below
 			must.Do(t, resp.Body.Close())
 			of, found = budgethttp.ReceiptOf(resp)
 			return transport.Operation(req), of, found
@@ -66,7 +66,7 @@ func TestResponsesWithoutReceipts(t *testing.T) {
 		spend(t, b)
 		transport := meter(t, b, budgethttp.Options{Base: quiet(t), Operation: "read", Refused: budgethttp.Answer429})
 		req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://upstream", nil))(t)
-		resp := must.Get(transport.RoundTrip(req))(t)
+		resp := must.Get(transport.RoundTrip(req))(t) //nolint:bodyclose // as above
 		must.Do(t, resp.Body.Close())
 		for name, one := range map[string]*http.Response{"made": resp, "other": {Request: req}, "of no request": {}, "none": nil} {
 			of, found := budgethttp.ReceiptOf(one)
