@@ -48,8 +48,8 @@ const (
 // host decides from its own allowance only after the store has timed out.
 const answerTime = 40 * time.Millisecond
 
-// ownTurns is how often the rest of the process may run before a flight is late.
-const ownTurns = 8
+// ownTurn is for how long the rest of the process may run before a flight is late.
+const ownTurn = time.Millisecond
 
 // errStoreGone is the result if the store ended the goroutine that made the decision.
 var errStoreGone = errors.New("the store ended without a decision")
@@ -111,13 +111,14 @@ func (b *batcher[I, A]) newFlight(n int) *flight[I, A] {
 		items: make([]I, 0, size), ends: make([]ending, 0, size),
 		woken: make(chan struct{}), err: errStoreGone,
 	}
+	f.end = time.Now().Add(b.timeout + answerTime)
 	f.timer = time.AfterFunc(b.timeout+answerTime, func() { b.late(f) })
-	b.arm(f)
 	return f
 }
 
 // arm gives a flight its whole time. b.mu is held.
 func (b *batcher[I, A]) arm(f *flight[I, A]) {
+	f.yielded = false
 	f.end = time.Now().Add(b.timeout + answerTime)
 	f.timer.Reset(b.timeout + answerTime)
 }
@@ -168,12 +169,14 @@ func (b *batcher[I, A]) await(ctx context.Context, s seat[I, A]) (answer A, inde
 // late has the callers of a flight give up, since the store has ended neither this flight nor one
 // before it within a decision's timeout. If it is queued, it is not sent any more.
 func (b *batcher[I, A]) late(f *flight[I, A]) {
-	for range ownTurns { // the answer may be here, and wait for the processor as all else does
-		runtime.Gosched()
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if f.landed || f.late || time.Now().Before(f.end) { // it may have got more time meanwhile
+	switch {
+	case f.landed || f.late || time.Now().Before(f.end): // it has got more time meanwhile
+		return
+	case !f.yielded: // the answer may be here, and wait for the processor as all else does
+		f.yielded = true
+		f.timer.Reset(ownTurn)
 		return
 	}
 	f.late = true

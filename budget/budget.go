@@ -108,8 +108,8 @@ func (b *Budget) Name() string { return b.spec.Name }
 func (b *Budget) Spec() Spec { return b.spec }
 
 // Close waits, for up to the spec's timeout, until the cost of responses whose bodies
-// were closed is recorded, and a second more if requests were given up in the last one
-// ([Reservation.SettleAfter]); those left then count as charged. It closes what the
+// were closed is recorded, after the span of each [Reservation.SettleAfter]; those left
+// then count as charged. It closes what the
 // Budget owns. Charges under way may fail.
 func (b *Budget) Close() error {
 	var errs []error

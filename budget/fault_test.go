@@ -267,5 +267,6 @@ func TestAnswersThatWaitForTheProcessor(t *testing.T) {
 			synctest.Wait()
 		}
 		all.Wait()
+		time.Sleep(time.Second) // until the store has answered
 	})
 }

@@ -15,10 +15,11 @@ type flight[I, A any] struct {
 	empty int // how many seats are empty
 
 	// batcher.mu guards these.
-	timer  *time.Timer // wakes the callers at end if the store ends neither this flight nor the one before
-	end    time.Time
-	taken  bool
-	landed bool // decided; nothing changes any more
+	timer   *time.Timer // wakes the callers at end if the store ends neither this flight nor the one before
+	end     time.Time
+	taken   bool
+	yielded bool // the time is over, and the rest of the process has run since
+	landed  bool // decided; nothing changes any more
 
 	// woken is closed when the flight has landed or, then late is set before, by the timer.
 	woken chan struct{}

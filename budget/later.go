@@ -18,20 +18,22 @@ const (
 
 // laters runs tasks in the background. Its goroutines end with their tasks.
 type laters struct {
-	mu      sync.Mutex // guards all below
-	tasks   map[*later]struct{}
-	queue   []*later // tasks that have not started
-	running int
-	begins  time.Time       // when the last task begins, of those that begin later
-	ctx     context.Context // for new tasks; nil: no task was added yet, or close has ended it
-	giveUp  context.CancelCauseFunc
+	mu        sync.Mutex // guards all below
+	tasks     map[*later]struct{}
+	queue     []*later // tasks that have not started
+	running   int
+	spanned   int             // tasks that begin after a span
+	lastStart time.Time       // when the last of them begins
+	ctx       context.Context // for new tasks; nil: no task was added yet, or close has ended it
+	giveUp    context.CancelCauseFunc
 }
 
 // later is one task.
 type later struct {
-	do   func(context.Context)
-	ctx  context.Context
-	done chan struct{}
+	do      func(context.Context)
+	ctx     context.Context
+	done    chan struct{}
+	spanned bool
 	// count is of how many responses it records the cost, if of several.
 	count atomic.Int64
 }
@@ -55,7 +57,7 @@ func (b *Budget) Flush(ctx context.Context) error {
 }
 
 func (l *laters) add(do func(context.Context)) (<-chan struct{}, bool) {
-	task, ok := l.enter()
+	task, ok := l.enter(0)
 	if !ok {
 		return nil, false
 	}
@@ -68,13 +70,11 @@ func (l *laters) add(do func(context.Context)) (<-chan struct{}, bool) {
 }
 
 // enter adds a task that its caller does, and then leaves.
-func (l *laters) enter() (task *later, ok bool) { return l.enterFor(0) }
-
-// enterFor adds a task that is to begin after a span.
-func (l *laters) enterFor(span time.Duration) (task *later, ok bool) {
+// The task begins after a span. Those with one have a bound of their own.
+func (l *laters) enter(span time.Duration) (task *later, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.tasks) >= mostLater {
+	if spanned := span > 0; spanned && l.spanned >= mostLater || !spanned && len(l.tasks)-l.spanned >= mostLater {
 		return nil, false
 	}
 	if l.ctx == nil {
@@ -83,10 +83,13 @@ func (l *laters) enterFor(span time.Duration) (task *later, ok bool) {
 	if l.tasks == nil {
 		l.tasks = map[*later]struct{}{}
 	}
-	task = &later{ctx: l.ctx, done: make(chan struct{})}
+	task = &later{ctx: l.ctx, done: make(chan struct{}), spanned: span > 0}
 	l.tasks[task] = struct{}{}
-	if begins := time.Now().Add(span); begins.After(l.begins) {
-		l.begins = begins
+	if task.spanned {
+		l.spanned++
+		if start := time.Now().Add(span); start.After(l.lastStart) {
+			l.lastStart = start
+		}
 	}
 	return task, true
 }
@@ -100,6 +103,9 @@ func (l *laters) leave(task *later) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.tasks, task)
+	if task.spanned {
+		l.spanned--
+	}
 }
 
 // start starts the next task, if one more may run. l.mu is held.
@@ -158,9 +164,9 @@ func (t *later) isDone() bool {
 // it cancels the rest, waits for them as long again, and returns how many there were.
 func (l *laters) close(patience time.Duration) (left int) {
 	l.mu.Lock()
-	begins := max(0, time.Until(l.begins))
+	started := max(0, time.Until(l.lastStart))
 	l.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), begins+patience)
+	ctx, cancel := context.WithTimeout(context.Background(), started+patience)
 	defer cancel()
 	if left = l.wait(ctx.Done()); left == 0 {
 		return 0

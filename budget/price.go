@@ -58,8 +58,7 @@ type Spec struct {
 	// WaitDir is a directory that the processes of a host share: through it, calls that wait are
 	// served in order over all of them. Empty: each process has an order of its own.
 	WaitDir string
-	// Store stands for the store and its address: budgets of one name with the same one have the
-	// same ledger. Empty: it is not known.
+	// Store identifies the store: budgets with the same name and Store share a ledger. Empty: unknown.
 	Store string
 }
 

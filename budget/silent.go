@@ -51,7 +51,7 @@ func (r *Reservation) SettleAfter(span time.Duration, failed func(error)) bool {
 	if r.Source == SourceNone {
 		return true
 	}
-	task, ok := r.budget.laters.enterFor(span)
+	task, ok := r.budget.laters.enter(span)
 	if !ok {
 		return false
 	}
@@ -74,7 +74,7 @@ func (b *Budget) settleSoon(of Receipt, failed func(error)) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.batch == nil {
-		task, ok := b.laters.enter()
+		task, ok := b.laters.enter(0)
 		if !ok || s.flying >= mostSilent {
 			b.laters.leave(task)
 			return false

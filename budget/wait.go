@@ -81,7 +81,7 @@ func (b *Budget) wait(ctx context.Context, call Call, lease int64) (receipt Rece
 	defer func() { b.waits.leave(place, receipt.seen) }()
 	for {
 		turn := b.waits.turn(patience, place)
-		if turn.err != nil && ctx.Err() == nil && turn.ahead.isOver() { // it waited for its turn alone
+		if turn.err != nil && ctx.Err() == nil && turn.ahead == nil { // it waited for its turn alone
 			return chargeNow()
 		} else if turn.err != nil {
 			return Receipt{}, asked, b.waitEnded(call, units, turn.ahead, turn.err)
@@ -293,7 +293,8 @@ func (b *Budget) waitEnded(call Call, units int64, ahead *sleep, err error) erro
 	}
 	refused := b.refuse(call, units, ErrExhausted, fmt.Errorf("calls ahead of it wait that long: %w", err))
 	refused.NotCharged = call.NewID
-	if ahead.isOver() { // what refused that one may be over
+	if time.Until(ahead.until) <= 0 { // what refused that one may be over
+		refused.RetryAfter = time.Microsecond // a call that comes then is behind it again
 		refused.Cause = fmt.Errorf("a call ahead of it is due and was not served yet: %w", err)
 		return refused
 	}

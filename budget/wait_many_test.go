@@ -306,19 +306,27 @@ func TestMaxWaitBoundsTheWaitForUnits(t *testing.T) {
 	})
 }
 
-// A call that may fit when its wait ends is decided, though the one ahead of it still sleeps.
-func TestMaxWaitEndsAsUnitsReturn(t *testing.T) {
+// A call whose wait ends as the one ahead of it is due does not overtake it, and is not refused for
+// good: whoever asks again then waits behind it.
+func TestMaxWaitOvertakesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, videoSpec(10))
 		must.Get(b.Charge(t.Context(), budget.Call{Operation: "videos.list", Units: units(10)}))(t)
+		left := time.Minute + time.Microsecond
+		var first, second error
 		var all sync.WaitGroup
-		time.Sleep(5 * time.Second)
-		for _, longest := range []time.Duration{time.Hour, 55 * time.Second} {
-			all.Go(func() {
-				check.NoError(t, check.Err(b.Wait(t.Context(), budget.Call{Operation: "videos.list", Units: units(5), MaxWait: longest})))
-			})
-			synctest.Wait()
-		}
+		all.Go(func() {
+			_, first = b.Wait(t.Context(), budget.Call{Operation: "videos.list", Units: units(10), MaxWait: time.Hour})
+		})
+		synctest.Wait()
+		all.Go(func() {
+			_, second = b.Wait(t.Context(), budget.Call{Operation: "videos.list", Units: units(10), MaxWait: left})
+		})
 		all.Wait()
+		check.NoError(t, first)
+		var refused *budget.RefusedError
+		if !errors.As(second, &refused) || !errors.Is(second, budget.ErrExhausted) || refused.RetryAfter <= 0 {
+			t.Errorf("%v", second)
+		}
 	})
 }

@@ -82,9 +82,6 @@ type sleep struct {
 	soonest time.Time // the earliest that its units may fit; see Budget.Soonest
 }
 
-// isOver reports whether what refused the sleeper may be over; true for none.
-func (s *sleep) isOver() bool { return s == nil || time.Until(s.until) <= 0 }
-
 func newWaitQueue(ask func([]*place) []chargeSeat, host *hostLine) *waitQueue {
 	return &waitQueue{ask: ask, host: host, freed: make(chan struct{})}
 }

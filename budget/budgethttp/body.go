@@ -108,7 +108,7 @@ func (b *body) record(how howEnded) <-chan struct{} {
 		}
 	})
 	if !kept {
-		a.logger(a.newest().ID).Warn("too many responses wait for the store: a request counts as charged until its lease ends, then finished; what its response says is not taken in", "units", cost)
+		a.logger(a.newest().ID).Warn("too many responses wait for the store: a request costs what was charged, and what its response says is not taken in", "units", cost)
 		a.leave()
 		return atOnce()
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/limit"
@@ -94,8 +95,8 @@ func (a *attempt) unsettled(id string, units int64, err error) {
 }
 
 // release gives back the charge of a request that provably never left or is documented as
-// not counted. It leaves a session's charge to its lease, because the session's next
-// request will find it. It reports whether the last charge was given back.
+// not counted. It keeps a session's charge, because the session's next request will find it.
+// It reports whether the last charge was given back.
 func (a *attempt) release() (released bool) {
 	if a.once {
 		a.leave()
@@ -127,12 +128,14 @@ func (a *attempt) release() (released bool) {
 	return released
 }
 
-// leave settles the charges once the request cannot arrive any more. If that is not recorded, they
-// run to the end of their lease.
+// leave settles the charges once the request cannot arrive any more, unless their lease ends by
+// then. If that is not recorded, they run to its end.
 func (a *attempt) leave() {
 	charges, _ := a.take()
 	for _, r := range charges {
-		_ = r.SettleAfter(grace, func(err error) { a.unsettled(r.ID, r.Units, err) }) // false is the same
+		if time.Until(r.Asked.Add(r.Lease)) > grace {
+			_ = r.SettleAfter(grace, func(err error) { a.unsettled(r.ID, r.Units, err) }) // false is the same
+		}
 		a.options.Observer.Settled(r.Receipt, r.Units)
 	}
 }

@@ -63,7 +63,7 @@ type Options struct {
 	// Refused says what happens when the budget refuses a request.
 	Refused Refused
 	// MaxWait bounds how long Wait waits for units, and not how long the store takes to decide.
-	// A call that would wait longer fails at once. 0 means that it is as for [budget.Call].
+	// A call that would wait longer fails at once. 0: as [budget.Call] says.
 	MaxWait time.Duration
 	// Lease is the time within which the response's header must arrive: more than 0, at
 	// most [budget.MaxLease] less a second. 0 means DefaultLease. The context's deadline

@@ -163,6 +163,7 @@ func TestWhatIsGivenUp(t *testing.T) {
 				if c.left {
 					time.Sleep(time.Second - time.Microsecond)
 					check.Equal(t, held(t, b), ledger{5, 1, 1}, "while it may arrive")
+					time.Sleep(time.Microsecond)
 					want(t, b, 5, 1, 0)
 				} else {
 					want(t, b, 0, 0, 0)

@@ -44,7 +44,7 @@ func TestConfigFileIsRegular(t *testing.T) {
 	}
 	check.Is(t, check.Err(config.ReadFile(in("none"))), os.ErrNotExist, "no file")
 	must.Do(t, os.Chmod(in("most"), 0))
-	if _, err := config.ReadFile(in("most")); os.Geteuid() != 0 { // whom nothing is denied
+	if _, err := config.ReadFile(in("most")); os.Geteuid() != 0 { // root may read all
 		check.Contains(t, err.Error(), "permission denied; let this user read it")
 	}
 	must.Do(t, os.Chmod(in("most"), 0o600))
@@ -78,7 +78,7 @@ func TestSecretFileIsRegular(t *testing.T) {
 	for name, want := range map[string]string{
 		"pipe": "is a pipe, not a regular file", "endless": "is a device, not a regular file", "large": "has more than 64 KiB",
 		"blank": "is empty; write the secret into it", "none": "no such file or directory; write the file", "short": "has fewer than 8 characters, so logs hide it only where it is a whole word", ".": "is a directory, not a regular file; name the file", "key": "",
-		"open": "can be read by every user of this machine; run chmod o-r on it",
+		"open": "has a mode that lets every user read it; run chmod o-r on it",
 	} {
 		text := "[upstream.shop.costs]\nget = 1\n[upstream.shop.limit.day]\nlimit = 1\nwindow = \"24h\"\n[upstream.shop.credential.main]\nsecret_file = \"" + name + "\"\n"
 		must.Do(t, os.WriteFile(in("costs.toml"), []byte(text), 0o600))

@@ -81,7 +81,7 @@ func (p secretPlace) missing(env func(string) (string, bool), short int) string 
 	case strings.TrimSpace(string(text)) == "":
 		return p.file + " is empty; write the secret into it"
 	case info.Mode()&readableByAll != 0:
-		return p.file + " can be read by every user of this machine; run chmod o-r on it"
+		return p.file + " has a mode that lets every user read it; run chmod o-r on it, unless its folder is closed to them"
 	}
 	return tooShort(string(text), short)
 }

@@ -67,7 +67,13 @@ func BudgetOn(store driver.Store, cfg *config.Config, url, name string, options 
 		return nil, err
 	}
 	spec.Timeout = Timeout(url, cfg.Store)
-	spec.WaitDir, spec.Store = filepath.Join(HostDir(cfg, url), "waiting"), digest(cfg, url)
+	spec.WaitDir = filepath.Join(HostDir(cfg, url), "waiting")
+	if file, ok := strings.CutPrefix(url, sqlitePrefix); ok { // by the file, whatever links lead to it
+		if linked, err := filepath.EvalSymlinks(file); err == nil {
+			url = sqlitePrefix + linked
+		}
+	}
+	spec.Store = digest(cfg, url)
 	return budget.New(store, spec, options...)
 }
 
@@ -152,7 +158,7 @@ func HostDir(config *config.Config, url string) string {
 	return filepath.Join(state, "outage", digest(config, url))
 }
 
-// digest stands for a store.
+// digest identifies a store.
 func digest(config *config.Config, url string) string {
 	sum := sha256.Sum256([]byte(config.Store.Prefix + " " + place(url)))
 	return hex.EncodeToString(sum[:6])

@@ -39,6 +39,24 @@ func write(t *testing.T, text string) string {
 	return path
 }
 
+// A budget's Store is that of its file, whatever links lead there.
+func TestStoresBySeveralPaths(t *testing.T) {
+	path := write(t, upstream)
+	cfg := must.Get(config.Load(path))(t)
+	dir, linked := t.TempDir(), filepath.Join(t.TempDir(), "linked")
+	must.Do(t, os.Symlink(dir, linked))
+	var stores []string
+	for _, file := range []string{filepath.Join(dir, "a.db"), filepath.Join(linked, "a.db"), filepath.Join(dir, "b.db")} {
+		store := must.Get(open.Store(t.Context(), "sqlite:"+file, cfg.Store))(t)
+		b := must.Get(open.BudgetOn(store, cfg, "sqlite:"+file, "youtube/key1"))(t)
+		stores = append(stores, b.Spec().Store)
+		must.Do(t, b.Close())
+		must.Do(t, store.Close())
+	}
+	check.Equal(t, stores[1], stores[0], "through a link")
+	check.Equal(t, stores[2] != stores[0], true, "another file")
+}
+
 func TestBudgetOnRedis(t *testing.T) {
 	server := redistest.Start(t)
 	admin := server.Client()

@@ -155,7 +155,7 @@ func (a *app) meter(ctx context.Context, f meterFlags, command []string) error {
 			a.say(line)
 		}
 	}
-	if ended && tally.Exhausted != nil {
+	if ended {
 		a.say("the command was ended because of a refusal for good; with --on-refusal continue it goes on")
 	}
 	if err != nil {

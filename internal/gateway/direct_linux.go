@@ -44,7 +44,7 @@ func ownerIn(table string, from, to *net.TCPAddr) (uid int, found bool) {
 	wide := strings.HasSuffix(table, "6")
 	const established = "01"
 	_, rest, _ := strings.Cut(string(text), fmt.Sprintf(" %s %s %s ", kernelAddress(from, wide), kernelAddress(to, wide), established))
-	// What follows are two queues, a timer, retransmits and the user.
+	// Next come two queues, a timer, retransmits and the user.
 	n, _ := fmt.Sscanf(rest, "%s %s %s %d", new(string), new(string), new(string), &uid)
 	return uid, n == 4
 }

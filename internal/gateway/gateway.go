@@ -93,7 +93,7 @@ func Start(ctx context.Context, o Options) (*Gateway, error) {
 	g.server = &http.Server{
 		ConnContext: targetIn, BaseContext: func(net.Listener) context.Context { return g.ctx },
 		ReadHeaderTimeout: time.Minute, IdleTimeout: 10 * time.Minute, MaxHeaderBytes: 1 << 20,
-		DisableGeneralOptionsHandler: true, ConnState: g.tally.connection,
+		DisableGeneralOptionsHandler: true, ConnState: g.tally.state,
 		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), // mostly of programs that went away
 	}
 	g.credentials = newCredentials(o.Config.Upstreams, o.Budgets, o.Secret, o.Say)
@@ -268,11 +268,11 @@ func (g *Gateway) Close() error {
 func (g *Gateway) Tally() Tally {
 	g.tally.mu.Lock()
 	defer g.tally.mu.Unlock()
-	for host, n := range g.tally.silent {
+	for host, n := range g.tally.without {
 		if n > 0 {
 			g.tally.t.Broken[host] += n
 		}
 	}
-	clear(g.tally.silent)
+	clear(g.tally.without)
 	return g.tally.t
 }

@@ -61,13 +61,13 @@ func (m *meters) of(name string) (*meter, error) {
 	return m.byName[name], nil
 }
 
-// countsOpen reports whether a limit of a budget counts open calls.
-func (m *meters) countsOpen(budget, named string) bool {
+// countsOpen reports whether the limit that has refused a call counts open calls.
+func (m *meters) countsOpen(name string, refused *budget.RefusedError) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	one := m.byName[budget]
-	return one != nil && slices.ContainsFunc(one.budget.Spec().Limits, func(l limit.Limit) bool {
-		return l.Name == named && l.Window.Kind == limit.Concurrent
+	one := m.byName[name]
+	return one != nil && slices.ContainsFunc(one.budget.Limits(refused.Operation), func(l limit.Limit) bool {
+		return l.Name == refused.Limit && l.Window.Kind == limit.Concurrent
 	})
 }
 

@@ -87,7 +87,7 @@ func (h *handler) isCharged(c *call, req *http.Request) bool {
 	if known, err := h.meters.of(said[0]); err != nil {
 		return false // nor can it be charged here: the answer says so
 	} else if known.budget.Spec().Store != said[1] {
-		h.options.Say(fmt.Sprintf("the program charges its calls to %s itself, but in another ledger than this meter: they are charged in both; give both the same [store]", said[0]))
+		h.options.Say(fmt.Sprintf("the program charges its calls to %s itself, in another ledger or by another address of this one: each call is charged in both; give both the same [store]", said[0]))
 		return false
 	}
 	c.id = said[3]

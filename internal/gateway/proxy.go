@@ -190,16 +190,17 @@ func (f *front) serveTLS(p *peeked, name string, t target) {
 	var refused *net.OpError // an alert, which crypto/tls names so
 	switch {
 	case err == nil:
-		leave()
+		f.tally.unused(name)
+		leave() // once it is counted
 		f.hand(conn)
 		return
 	case errors.As(err, &refused) && refused.Op == "remote error":
 		f.tally.count(func(all *Tally) { countNamed(all.Broken, name) })
 	case ctx.Err() == nil: // also of a program that connects ahead, and needs it no more
-		f.tally.silently(name)
+		f.tally.unused(name)
 	}
 	f.options.Log.Debug("a program broke a handshake off", "host", name, "error", err)
-	leave() // once it is counted
+	leave() // as above
 	closeAll(conn)
 }
 

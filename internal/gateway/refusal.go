@@ -114,8 +114,9 @@ func (h *handler) exhausted(c *call, refused *budget.RefusedError) *refusal {
 	} else if refused.Limit != "" {
 		r.text += fmt.Sprintf("; limit %s has %d left", refused.Limit, refused.Remaining)
 	}
-	if h.meters.countsOpen(c.budget, refused.Limit) {
-		r.after = min(r.after, time.Second) // it fits as soon as another call ends
+	if !errors.Is(refused, budget.ErrLocked) && h.meters.countsOpen(c.budget, refused) {
+		r.after, r.at = time.Second, time.Time{}
+		r.text = fmt.Sprintf("%s has as many open calls as limit %s allows; it has room when one ends", c.budget, refused.Limit)
 	}
 	if r.after > 0 && r.after <= shortWait {
 		h.tally.count(func(all *Tally) { all.of(c.budget).Later++ })

@@ -22,8 +22,8 @@ type Tally struct {
 	Tunnels map[string]int
 	Chosen  bool
 	// Broken counts handshakes by host in which the program refused the certificate, as one with a
-	// list of CAs of its own does. Some just close, perhaps after the handshake: of a host that got
-	// no request, all connections count.
+	// list of CAs of its own does. Some just close, perhaps after the handshake: if a host got no
+	// request, all its connections count.
 	Broken map[string]int
 	// Own counts calls that the program charged itself.
 	Own int64
@@ -51,16 +51,16 @@ type Spent struct {
 
 // tally counts; it is safe for concurrent use.
 type tally struct {
-	mu     sync.Mutex // guards the rest
-	t      Tally
-	silent map[string]int // opened connections by host; -1: on one of them there was a request
-	spent  chan struct{}  // closed after the first final refusal
-	end    func()         // closes it
+	mu      sync.Mutex // guards the rest
+	t       Tally
+	without map[string]int // connections without a request by host; -1: another one had some
+	spent   chan struct{}  // closed after the first final refusal
+	end     func()         // closes it
 }
 
 func newTally() *tally {
 	spent := make(chan struct{})
-	return &tally{spent: spent, silent: map[string]int{}, end: sync.OnceFunc(func() { close(spent) }), t: Tally{
+	return &tally{spent: spent, without: map[string]int{}, end: sync.OnceFunc(func() { close(spent) }), t: Tally{
 		Budgets: map[string]*Spent{}, Passed: map[string]int{}, Tunnels: map[string]int{}, Broken: map[string]int{},
 		Failed: map[string]int{}, Why: map[string]string{},
 	}}
@@ -92,28 +92,29 @@ func (t *tally) tunnel(host string, chosen bool) {
 	})
 }
 
-// connection notes a connection that is opened, and later that there is a request on it.
-func (t *tally) connection(conn net.Conn, state http.ConnState) {
-	opened, ok := conn.(*tls.Conn)
-	if !ok {
-		return
-	}
-	host := opened.NetConn().(*peeked).target.host
-	switch state {
-	case http.StateNew:
-		t.silently(host)
-	case http.StateActive:
-		t.count(func(*Tally) { t.silent[host] = -1 })
-	}
-}
+// unused counts a connection without a request, if all of the host have been without.
+func (t *tally) unused(host string) { t.connection(host, false) }
 
-// silently counts a connection without a request, if all of the host have been without.
-func (t *tally) silently(host string) {
+// connection notes a connection to a host, and whether it is used.
+func (t *tally) connection(host string, used bool) {
 	t.count(func(*Tally) {
-		if t.silent[host] >= 0 {
-			countNamed(t.silent, host)
+		n, known := t.without[host]
+		switch {
+		case !known && len(t.without) >= mostNamed: // nothing is said of it
+		case used:
+			t.without[host] = -1
+		case n >= 0:
+			t.without[host]++
 		}
 	})
+}
+
+// state is for http.Server's ConnState. With HTTP/2 a connection is used once its program has begun
+// to speak it.
+func (t *tally) state(conn net.Conn, state http.ConnState) {
+	if opened, ok := conn.(*tls.Conn); ok && state == http.StateActive {
+		t.connection(opened.NetConn().(*peeked).target.host, true)
+	}
 }
 
 // mostNamed bounds how many hosts or paths are counted apart.

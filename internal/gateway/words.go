@@ -94,13 +94,13 @@ func (s *Spent) refusals(on screen.Screen) (text string) {
 	}
 	add(s.Final, refused)
 	add(s.Later, "refused for less than a minute (429)")
-	add(s.GaveUp, "ended by the program while waiting for units")
+	add(s.GaveUp, "given up by the program before they were sent")
 	add(s.Denied, "refused by the API")
 	return text
 }
 
 // Well reports whether there is nothing that somebody should look at: calls were seen, or connections
-// that were to pass, and none was refused or failed.
+// that were to pass, and none was refused, given up before it was sent, or failed.
 func (t *Tally) Well() bool {
 	refused := len(t.Misconfigured) + len(t.Failed) + t.StoreAway
 	for _, s := range t.Budgets {
@@ -141,12 +141,12 @@ func most(counts map[string]int, text func(name string, n int64) string) (parts 
 
 // leftText is what is left for a job of a budget's tightest limit, and until when that is all.
 func leftText(on screen.Screen, s budget.Status, job string) string {
-	tightest := s.Tightest()
-	if tightest != nil && tightest.Lock == nil {
-		if share := tightest.ShareOf(job); share >= 0 {
-			tightest.Left += tightest.Shares[share].Kept // for it
+	for _, l := range s.Limits {
+		if share := l.ShareOf(job); share >= 0 {
+			l.Shares[share].Kept = 0 // what is kept for the job is left for it
 		}
 	}
+	tightest := s.Tightest()
 	switch {
 	case tightest == nil:
 		return ""

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/internal/check"
@@ -41,6 +42,7 @@ unknown_operation = 1
 [upstream.one.limit.open]
 quota = 1
 concurrent = true
+per = "operation"
 [upstream.one.credential.main]
 [upstream.closed]
 hosts = ["pinned.example.com"]
@@ -126,7 +128,7 @@ func TestWhatBecameOfTheCalls(t *testing.T) {
 }
 
 // A place in a limit on open calls is free again as soon as a call ends: a refusal by it is for now,
-// whatever the leases of those calls are. One that is given up frees its place within two seconds.
+// whatever the leases of those calls are. One that is given up frees its place.
 func TestOpenCallsRefuseForNow(t *testing.T) {
 	begun := make(chan struct{})
 	w := newWorld(t, callsConfig, func(_ http.ResponseWriter, req *http.Request) {
@@ -149,6 +151,8 @@ func TestOpenCallsRefuseForNow(t *testing.T) {
 	resp, body := get(t, client, "https://other.example.com/") //nolint:bodyclose // get closes it
 	check.Equal(t, resp.StatusCode, 429, body)
 	check.Equal(t, resp.Header.Get("Retry-After"), "1", "Retry-After")
+	check.Contains(t, body, `"quotactl: one/main has as many open calls as limit open:unmatched allows; it has room when one ends"`)
+	check.Equal(t, strings.Contains(body, "retry_at"), false, body)
 	cancel()
 	check.Is(t, <-slow, context.Canceled)
 	for resp.StatusCode == http.StatusTooManyRequests { // until the place is free, or the test's time is over
@@ -160,4 +164,23 @@ func TestOpenCallsRefuseForNow(t *testing.T) {
 		t.Error("the run is exhausted")
 	default:
 	}
+	b := must.Get(w.open("one/main"))(t)
+	must.Get(b.Lock(t.Context(), budget.LockOrder{Limit: "open:unmatched", Until: budget.Until{After: time.Hour}, ByHand: true}))(t)
+	must.Do(t, b.Close())
+	resp, body = get(t, client, "https://other.example.com/") //nolint:bodyclose // as above
+	check.Equal(t, resp.StatusCode, 403, body)
+}
+
+// Of more hosts than are counted apart, nothing is said rather than something false.
+func TestConnectionsToManyHosts(t *testing.T) {
+	all := newTally()
+	for i := range 2 * mostNamed {
+		all.unused(fmt.Sprint("host", i))
+		all.connection(fmt.Sprint("host", i), true)
+	}
+	all.unused("another")
+	check.Equal(t, len(all.without), mostNamed, "hosts")
+	g := &Gateway{tally: all}
+	tally := g.Tally()
+	check.Equal(t, len(tally.Broken), 0, "named")
 }
