@@ -206,7 +206,9 @@ func TestSettlementsAfterASpan(t *testing.T) {
 		b := onSteps(t, store, 3)
 		var failed error
 		check.Equal(t, must.Get(b.Reserve(t.Context(), budget.Call{Operation: "op"}, time.Hour))(t).SettleAfter(time.Second, func(err error) { failed = err }), true, "taken")
+		store.mu.Lock()
 		store.down = true
+		store.mu.Unlock()
 		must.Do(t, b.Close())
 		check.Is(t, failed, budget.ErrUnavailable)
 	})

@@ -303,7 +303,7 @@ hosts = ["api.example.com"`), hello, func(o *Options) { o.Env = append(o.Env, "N
 // Nobody keeps a gateway from closing: not a connection that says nothing, nor a request that
 // does not end. What has ended by then is in the tally.
 func TestClose(t *testing.T) {
-	for range 5 {
+	for range 2 {
 		begun := make(chan struct{})
 		w := newWorld(t, strings.ReplaceAll(worldConfig, "unknown_operation = 1\n[upstream.any.limit", `
 [upstream.any.costs]
