@@ -133,25 +133,33 @@ func (a *attempt) reserve(ctx context.Context, id string, wait bool) (*budget.Re
 	call.NewID = !a.once // a session's id may be charged already
 	if !wait {
 		r, err := a.budget.Reserve(ctx, call, a.lease)
-		return r, a.forget(ctx, id, err)
+		return r, a.forget(ctx, call, err)
 	}
 	if a.options.MaxWait > 0 {
 		call.MaxWait = max(1, a.options.MaxWait-a.waited)
 	}
 	r, err := a.budget.WaitReserve(ctx, call, a.lease)
-	return r, a.forget(ctx, id, err)
+	return r, a.forget(ctx, call, err)
 }
 
-// forget releases what may have been charged if the context ended during the decision.
-func (a *attempt) forget(ctx context.Context, id string, err error) error {
+// forget releases what may have been charged if the context ended during the decision. That may
+// still be under way, so it asks for the same charge first: the answer comes after it.
+func (a *attempt) forget(ctx context.Context, call budget.Call, err error) error {
 	var refused *budget.RefusedError
-	if err == nil || ctx.Err() == nil || a.once || errors.As(err, &refused) {
+	if err == nil || ctx.Err() == nil || a.once || errors.As(err, &refused) && refused.NotCharged {
 		return err
 	}
 	within, cancel := a.within()
 	defer cancel()
-	if err := a.budget.Release(within, id); err != nil && !errors.Is(err, budget.ErrExpired) {
-		a.logger(id).Warn("the charge of a request that was not sent may count until its lease ends", "error", err)
+	call.NewID = false
+	r, failed := a.budget.Reserve(within, call, a.lease)
+	if failed == nil {
+		failed = r.Release(within)
+	} else if errors.Is(failed, budget.ErrExhausted) {
+		return err // it is not charged
+	}
+	if failed != nil {
+		a.logger(call.ID).Warn("the charge of a request that was not sent may count until its lease ends", "error", failed)
 	}
 	return err
 }

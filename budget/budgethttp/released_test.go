@@ -18,6 +18,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
@@ -263,5 +264,41 @@ func TestWhatIsChargedAsTheCallerGivesUpIsReleased(t *testing.T) {
 		_, err := meter(t, b, budgethttp.Options{Base: base, Operation: "read", Refused: refused}).RoundTrip(req) //nolint:bodyclose // there is none
 		check.Is(t, err, context.Canceled)
 		want(t, must.Get(budget.New(store, spec))(t), 0, 0, 0)
+	}
+}
+
+// decidingStore takes a while to decide.
+type decidingStore struct{ driver.Store }
+
+func (s decidingStore) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, error) {
+	time.Sleep(time.Second)
+	return s.Store.Decide(context.WithoutCancel(ctx), b)
+}
+
+// A request whose context ends while the store decides is given back once it has: the release does
+// not overtake the charge.
+func TestGivenUpWhileTheStoreDecides(t *testing.T) {
+	for _, refused := range []budgethttp.Refused{budgethttp.Fail, budgethttp.Wait} {
+		synctest.Test(t, func(t *testing.T) {
+			store := memstore.New(func() int64 { return time.Now().UnixMicro() })
+			b := must.Get(budget.New(decidingStore{store}, budget.Spec{
+				Name: "video/key1", Timeout: 5 * time.Second, Limits: []limit.Limit{hourly(10)}, Costs: map[string]budget.Cost{"read": {Units: 5}},
+			}))(t)
+			client := &http.Client{Transport: meter(t, b, budgethttp.Options{
+				Base: answers(200, nil, strings.NewReader("")), Operation: "read", Refused: refused, MaxWait: time.Duration(refused/budgethttp.Wait) * time.Minute,
+			})}
+			first := make(chan struct{})
+			go func() {
+				defer close(first)
+				read(t, client, "http://upstream")
+			}()
+			synctest.Wait() // the store decides it, and then the second
+			client.Timeout = 1500 * time.Millisecond
+			_, err := client.Get("http://upstream") //nolint:bodyclose // there is none
+			check.Is(t, err, context.DeadlineExceeded)
+			<-first
+			time.Sleep(time.Minute)
+			want(t, b, 5, 1, 0)
+		})
 	}
 }

@@ -5,6 +5,8 @@ package main
 
 import (
 	"context"
+	"io"
+	"log"
 	"os"
 
 	"github.com/quotactl/quotactl/internal/daemon"
@@ -14,5 +16,6 @@ func main() {
 	if code, first := daemon.AsFirstProcess(); first {
 		os.Exit(code)
 	}
+	log.SetOutput(io.Discard) // net/http writes there what servers send unasked, which may hold secrets
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr, os.LookupEnv))
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime"
 	"slices"
 	"strings"
@@ -143,6 +144,9 @@ func (a *app) meter(ctx context.Context, f meterFlags, command []string) error {
 	if runtime.GOOS == "darwin" {
 		a.say("on macOS programs in Go trust the keychain alone: their calls to metered hosts fail; --tunnel HOST lets them pass unmetered")
 	}
+	untilTheEnd := make(chan os.Signal, 1) // nobody reads it: a signal does not cut closing short
+	signal.Notify(untilTheEnd, proc.Ending()...)
+	defer signal.Stop(untilTheEnd)
 	code, ended, err := run.Run(ctx)
 	if err != nil {
 		return errors.Join(notStarted(command[0], err), g.Close(), store.Close())

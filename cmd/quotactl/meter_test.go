@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
@@ -32,7 +33,16 @@ secret_env = "TEST_KEY"
 func newMeter(t *testing.T, quota int, args ...string) (*program, *upstreamtest.Internet) {
 	t.Helper()
 	in := upstreamtest.Start(t, func(w http.ResponseWriter, req *http.Request) {
-		_, _ = fmt.Fprintln(w, "answer to", req.URL.Path)
+		switch req.URL.Path {
+		case "/v1/slow":
+			<-req.Context().Done()
+		case "/v1/unasked": // more than an answer
+			conn, _, err := http.NewResponseController(w).Hijack()
+			must.Do(t, err)
+			_, _ = fmt.Fprintf(conn, "HTTP/1.1 204 No Content\r\n\r\nunasked %s\n", req.Header.Get("X-Key"))
+		default:
+			_, _ = fmt.Fprintln(w, "answer to", req.URL.Path)
+		}
 	}, "api.example.com", "other.example.com")
 	p := newProgram(t, "https://upstream.invalid", append([]string{"meter"}, args...)...)
 	p.Env = slices.DeleteFunc(p.Env, func(one string) bool { // what a machine may have set
@@ -130,6 +140,39 @@ func TestMeterLabels(t *testing.T) {
 	ledger.start()
 	ledger.exits(0)
 	check.Equal(t, strings.Contains(ledger.out.String(), "nightly"), true, ledger.out.String())
+}
+
+// What a server sends beside its answers, which may be a secret of the program's, is in no line.
+func TestMeterHidesWhatServersSendUnasked(t *testing.T) {
+	t.Parallel()
+	const key, http1 = "-sS -H X-Key:$TEST_KEY ", "--http1.1 -H Connection:Upgrade -H Upgrade:websocket " // which HTTP/2 does not have
+	p, _ := newMeter(t, 10, "-q", "--", "sh", "-c", "for n in 1 2 3; do curl "+key+http1+"https://api.example.com/v1/unasked; curl "+key+"https://api.example.com/v1/a; done")
+	p.start()
+	p.exits(0)
+	check.Equal(t, stderrOf(p), "", "stderr")
+}
+
+// Signals that come while meter closes, from somebody impatient, cut nothing short.
+func TestMeterIsSignalledAgain(t *testing.T) {
+	t.Parallel()
+	p, in := newMeter(t, 10, "--", "curl", "-sS", "https://api.example.com/v1/slow")
+	p.start()
+	for len(in.Requests()) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	p.signal(syscall.SIGTERM)
+	again := time.AfterFunc(100*time.Millisecond, func() {
+		_ = p.Process.Signal(syscall.SIGTERM)
+		_ = p.Process.Signal(syscall.SIGINT)
+	})
+	defer again.Stop()
+	p.exits(143)
+	check.Contains(t, stderrOf(p), "quotactl: curl: 1 call, 1 unit of shop/main")
+	spent := newProgram(t, "https://upstream.invalid", "ledger", "shop/main")
+	spent.Dir = p.Dir
+	spent.start()
+	spent.exits(0)
+	check.Contains(t, spent.out.String(), "total          1  100.0%      1     0")
 }
 
 // A meter that was killed leaves certificates, which the next one removes, and no key.

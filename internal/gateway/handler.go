@@ -1,11 +1,13 @@
 package gateway
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/http/httputil"
@@ -95,13 +97,13 @@ func (h *handler) serve(w http.ResponseWriter, req *http.Request, t target) {
 	defer h.busy.RUnlock()
 	switch {
 	case req.Host != "" && !t.isNamed(req.Host):
-		h.refuseWith(w, req, wrong(http.StatusMisdirectedRequest, "the connection was opened for "+t.host+", and the request is for another host"))
+		h.refuseWith(w, req, h.broken(t.host, http.StatusMisdirectedRequest, "the connection was opened for "+t.host+", and the request is for another host"))
 		return
 	case req.Method == http.MethodTrace || req.Method == http.MethodConnect:
-		h.refuseWith(w, req, wrong(http.StatusMethodNotAllowed, "this method is not passed on"))
+		h.refuseWith(w, req, h.broken(t.host, http.StatusMethodNotAllowed, "this method is not passed on"))
 		return
 	case !strings.HasPrefix(req.URL.Path+"/", "/") && req.RequestURI != "*": // a whole address may have no path
-		h.refuseWith(w, req, wrong(http.StatusBadRequest, "the path does not begin with a slash"))
+		h.refuseWith(w, req, h.broken(t.host, http.StatusBadRequest, "the path does not begin with a slash"))
 		return
 	}
 	c := &call{owned: h.owners.of(req, t.host, t.port), target: t, method: req.Method}
@@ -125,7 +127,7 @@ func (h *handler) serve(w http.ResponseWriter, req *http.Request, t target) {
 	}
 	whole, err := readBody(req)
 	if err != nil {
-		h.refuseWith(w, req, wrong(http.StatusBadRequest, "the body of the request ended early"))
+		h.refuseWith(w, req, h.broken(t.host, http.StatusBadRequest, "the body of the request ended early"))
 		return
 	}
 	if !whole && req.ProtoMajor == 1 {
@@ -174,6 +176,16 @@ func (o only100) WriteHeader(status int) {
 	if status != http.StatusContinue {
 		o.ResponseWriter.WriteHeader(status)
 	}
+}
+
+// Hijack implements http.Hijacker. What the program has sent after its request to change the protocol
+// is read again, since httputil.ReverseProxy reads the connection alone.
+func (o only100) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffered, err := http.NewResponseController(o.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	return &peeked{Conn: conn, reader: buffered.Reader}, buffered, nil
 }
 
 // Unwrap is for http.ResponseController.
@@ -246,7 +258,6 @@ type sender struct{ *Gateway }
 // not sent, the program may send it again by the same charge.
 func (s sender) RoundTrip(req *http.Request) (*http.Response, error) {
 	c := callOf(req.Context())
-	c.sent = true
 	if c.admit != nil {
 		c.admit()
 	}
@@ -255,6 +266,7 @@ func (s sender) RoundTrip(req *http.Request) (*http.Response, error) {
 	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected = true }}
 	by := cmp.Or(c.apart, s.wire.usual)
 	resp, err := by.RoundTrip(req.WithContext(httptrace.WithClientTrace(req.Context(), trace)))
+	c.sent = connected
 	switch {
 	case err != nil && !connected:
 		s.charged.Remove(c.id)

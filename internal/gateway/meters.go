@@ -3,13 +3,11 @@ package gateway
 import (
 	"errors"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
-	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // meters are the transports of a gateway's budgets, each made with its budget's first call.
@@ -61,14 +59,16 @@ func (m *meters) of(name string) (*meter, error) {
 	return m.byName[name], nil
 }
 
-// countsOpen reports whether the limit that has refused a call counts open calls.
-func (m *meters) countsOpen(name string, refused *budget.RefusedError) bool {
+// soonest is when a refused call may fit if the open calls end now. What is kept or held for others
+// may be given back, too, but nobody knows when.
+func (m *meters) soonest(name string, refused *budget.RefusedError) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	one := m.byName[name]
-	return one != nil && slices.ContainsFunc(one.budget.Limits(refused.Operation), func(l limit.Limit) bool {
-		return l.Name == refused.Limit && l.Window.Kind == limit.Concurrent
-	})
+	if one == nil || refused.Held > 0 || len(refused.Kept) > 0 {
+		return refused.RetryAfter
+	}
+	return one.budget.Soonest(refused)
 }
 
 // session returns the budget of the upload or session to which a request belongs; empty: none

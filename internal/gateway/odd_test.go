@@ -236,3 +236,42 @@ func TestFailedCallsAreNamed(t *testing.T) {
 	lines := tally.Lines("job", "job", screen.Pipe(), nil)
 	check.Equal(t, strings.HasPrefix(lines[len(lines)-1], "2 calls to api.example.com failed: api.example.com did not answer: "), true, lines[len(lines)-1])
 }
+
+// What a program sends right behind its request to change the protocol reaches the server.
+func TestUpgradeWithWhatFollows(t *testing.T) {
+	w := newWorld(t, worldConfig, func(w http.ResponseWriter, _ *http.Request) {
+		conn, buffered, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+		line, _ := buffered.ReadString('\n')
+		_, _ = io.WriteString(conn, line)
+		_ = conn.Close()
+	})
+	conn := w.opened("api.example.com:443", "api.example.com", "http/1.1")
+	_, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: api.example.com\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nfirst\n")
+	must.Do(t, err)
+	from := bufio.NewReader(conn)
+	resp := must.Get(http.ReadResponse(from, nil))(t) //nolint:bodyclose // it has none
+	check.Equal(t, resp.StatusCode, 101, "status")
+	check.Equal(t, must.Get(from.ReadString('\n'))(t), "first\n", "echo")
+}
+
+// The last lines have what meter itself answers, and why no handshake is possible.
+func TestErrorsOfMeterAreTold(t *testing.T) {
+	w := newWorld(t, worldConfig, hello)
+	conn := w.opened("api.example.com:443", "api.example.com", "http/1.1")
+	_, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: www.googleapis.com\r\n\r\n")
+	must.Do(t, err)
+	resp := must.Get(http.ReadResponse(bufio.NewReader(conn), nil))(t) //nolint:bodyclose // the connection is closed
+	check.Equal(t, resp.StatusCode, 421, "status")
+	old := tls.Client(w.tunnel("a.myshopify.com:443"), &tls.Config{ServerName: "a.myshopify.com", MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11})
+	check.Equal(t, old.Handshake() != nil, true, "an old version")
+	w.g.stop()
+	tally := w.g.Tally()
+	check.Equal(t, tally.Well(), false, "well")
+	lines := strings.Join(tally.Lines("run", "", screen.Pipe(), nil), "\n")
+	check.Contains(t, lines, "1 call to api.example.com failed: the connection was opened for api.example.com, and the request is for another host")
+	check.Contains(t, lines, "1 call to a.myshopify.com failed: no handshake is possible: tls: client offered only unsupported versions")
+}

@@ -146,14 +146,19 @@ func (o *owners) of(req *http.Request, host string, port int) owned {
 // readings are the ways in which a server may read a path.
 func readings(sent *url.URL) []*url.URL {
 	before, _, _ := strings.Cut(sent.Path, "#")
-	decoded := &url.URL{Path: path.Clean("/" + strings.ReplaceAll(before, `\`, "/"))}
-	if strings.HasSuffix(sent.Path, "/") && decoded.Path != "/" {
-		decoded.Path += "/"
+	parts := strings.Split(strings.ReplaceAll(before, `\`, "/"), "/")
+	for i := range parts {
+		parts[i], _, _ = strings.Cut(parts[i], ";") // what follows are parameters to some servers
 	}
-	if decoded.EscapedPath() == sent.EscapedPath() {
-		return []*url.URL{decoded}
+	decoded := path.Clean("/" + strings.Join(parts, "/"))
+	list := []*url.URL{{Path: sent.Path, RawPath: sent.RawPath}}
+	if decoded != "/" && strings.HasSuffix(sent.Path, "/") {
+		list = append(list, &url.URL{Path: decoded + "/"})
 	}
-	return []*url.URL{{Path: sent.Path, RawPath: sent.RawPath}, decoded}
+	if one := (&url.URL{Path: decoded}); one.EscapedPath() != sent.EscapedPath() {
+		list = append(list, one)
+	}
+	return list
 }
 
 // methods are those that a request may stand for.

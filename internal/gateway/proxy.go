@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/quotactl/quotactl/budget/budgethttp"
@@ -196,8 +197,10 @@ func (f *front) serveTLS(p *peeked, name string, t target) {
 		return
 	case errors.As(err, &refused) && refused.Op == "remote error":
 		f.tally.count(func(all *Tally) { countNamed(all.Broken, name) })
-	case ctx.Err() == nil: // also of a program that connects ahead, and needs it no more
+	case errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET): // also of a program that has connected ahead
 		f.tally.unused(name)
+	case ctx.Err() == nil:
+		f.tally.failed(name, "no handshake is possible: "+err.Error())
 	}
 	f.options.Log.Debug("a program broke a handshake off", "host", name, "error", err)
 	leave() // as above

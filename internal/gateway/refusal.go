@@ -47,10 +47,6 @@ const (
 	isError   = "error"
 )
 
-func wrong(status int, text string) *refusal {
-	return &refusal{status: status, text: text, kind: isError, code: "quotactl_error"}
-}
-
 // refusalOf is the answer to a request that failed with an error.
 func (h *handler) refusalOf(c *call, err error) *refusal {
 	var refused *budget.RefusedError
@@ -65,23 +61,19 @@ func (h *handler) refusalOf(c *call, err error) *refusal {
 		h.tally.count(func(all *Tally) { all.StoreAway++; all.of(c.budget) })
 		return &refusal{status: http.StatusServiceUnavailable, text: err.Error(), kind: isError, code: "quotactl_unavailable", after: storeRetry}
 	case errors.As(err, &refused), errors.As(err, &uncharged):
-		return h.broken(c, http.StatusServiceUnavailable, "the call could not be charged: "+err.Error())
+		return h.broken(c.host, http.StatusServiceUnavailable, "the call could not be charged: "+err.Error())
 	case errors.Is(err, errWantsCertificate):
-		return h.broken(c, http.StatusBadGateway, fmt.Sprintf("%s asks for a client certificate, which only the program has; --tunnel %s lets it pass unmetered. Nothing was charged", c.host, c.host))
+		return h.broken(c.host, http.StatusBadGateway, fmt.Sprintf("%s asks for a client certificate, which only the program has; --tunnel %s lets it pass unmetered. Nothing was charged", c.host, c.host))
 	case errors.As(err, &untrusted):
-		return h.broken(c, http.StatusBadGateway, fmt.Sprintf("the certificate of %s does not verify: %s; if a company's proxy makes it, name that CA in SSL_CERT_FILE before meter starts; --tunnel %s lets the host pass unmetered. Nothing was charged", c.host, err, c.host))
+		return h.broken(c.host, http.StatusBadGateway, fmt.Sprintf("the certificate of %s does not verify: %s; if a company's proxy makes it, name that CA in SSL_CERT_FILE before meter starts; --tunnel %s lets the host pass unmetered. Nothing was charged", c.host, err, c.host))
 	}
-	return h.broken(c, http.StatusBadGateway, fmt.Sprintf("%s did not answer: %s", c.host, err))
+	return h.broken(c.host, http.StatusBadGateway, fmt.Sprintf("%s did not answer: %s", c.host, err))
 }
 
 // broken is the answer to a call that failed on its way.
-func (h *handler) broken(c *call, status int, text string) *refusal {
-	h.tally.count(func(all *Tally) {
-		if countNamed(all.Failed, c.host); all.Failed[c.host] == 1 {
-			all.Why[c.host] = text
-		}
-	})
-	return wrong(status, text)
+func (h *handler) broken(host string, status int, text string) *refusal {
+	h.tally.failed(host, text)
+	return &refusal{status: status, text: text, kind: isError, code: "quotactl_error"}
 }
 
 // misconfigured is the answer to a request that the configuration does not cover.
@@ -114,9 +106,9 @@ func (h *handler) exhausted(c *call, refused *budget.RefusedError) *refusal {
 	} else if refused.Limit != "" {
 		r.text += fmt.Sprintf("; limit %s has %d left", refused.Limit, refused.Remaining)
 	}
-	if !errors.Is(refused, budget.ErrLocked) && h.meters.countsOpen(c.budget, refused) {
-		r.after, r.at = time.Second, time.Time{}
-		r.text = fmt.Sprintf("%s has as many open calls as limit %s allows; it has room when one ends", c.budget, refused.Limit)
+	if soonest := h.meters.soonest(c.budget, refused); r.after > shortWait && soonest <= shortWait {
+		r.after, r.at = max(soonest, time.Second), time.Time{}
+		r.text = fmt.Sprintf("%s has nothing left in limit %s while calls are open; it may have when one ends", c.budget, refused.Limit)
 	}
 	if r.after > 0 && r.after <= shortWait {
 		h.tally.count(func(all *Tally) { all.of(c.budget).Later++ })

@@ -92,6 +92,15 @@ func (t *tally) tunnel(host string, chosen bool) {
 	})
 }
 
+// failed counts a call that got an error of the gateway.
+func (t *tally) failed(host, why string) {
+	t.count(func(all *Tally) {
+		if countNamed(all.Failed, host); all.Failed[host] == 1 {
+			all.Why[host] = why
+		}
+	})
+}
+
 // unused counts a connection without a request, if all of the host have been without.
 func (t *tally) unused(host string) { t.connection(host, false) }
 

@@ -151,7 +151,7 @@ func TestOpenCallsRefuseForNow(t *testing.T) {
 	resp, body := get(t, client, "https://other.example.com/") //nolint:bodyclose // get closes it
 	check.Equal(t, resp.StatusCode, 429, body)
 	check.Equal(t, resp.Header.Get("Retry-After"), "1", "Retry-After")
-	check.Contains(t, body, `"quotactl: one/main has as many open calls as limit open:unmatched allows; it has room when one ends"`)
+	check.Contains(t, body, `"quotactl: one/main has nothing left in limit open:unmatched while calls are open; it may have when one ends"`)
 	check.Equal(t, strings.Contains(body, "retry_at"), false, body)
 	cancel()
 	check.Is(t, <-slow, context.Canceled)
@@ -169,6 +169,29 @@ func TestOpenCallsRefuseForNow(t *testing.T) {
 	must.Do(t, b.Close())
 	resp, body = get(t, client, "https://other.example.com/") //nolint:bodyclose // as above
 	check.Equal(t, resp.StatusCode, 403, body)
+}
+
+// A window that open calls fill has room its length after they end, whatever their leases are.
+func TestOpenCallsInAWindowRefuseForNow(t *testing.T) {
+	begun := make(chan struct{})
+	w := newWorld(t, callsConfig, func(_ http.ResponseWriter, req *http.Request) {
+		close(begun)
+		<-req.Context().Done()
+	}, noWait)
+	client := w.client(true)
+	ctx, cancel := context.WithCancel(t.Context())
+	slow := make(chan error)
+	go func() {
+		_, err := client.Do(must.Get(http.NewRequestWithContext(ctx, http.MethodGet, "https://api.two.example.com/", nil))(t)) //nolint:bodyclose // there is none
+		slow <- err
+	}()
+	<-begun
+	resp, body := get(t, client, "https://api.two.example.com/") //nolint:bodyclose // get closes it
+	check.Equal(t, resp.StatusCode, 429, body)
+	check.Equal(t, resp.Header.Get("Retry-After"), "30", "Retry-After")
+	check.Contains(t, body, "brief/main has nothing left in limit half while calls are open")
+	cancel()
+	check.Is(t, <-slow, context.Canceled)
 }
 
 // Of more hosts than are counted apart, nothing is said rather than something false.
