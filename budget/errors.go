@@ -278,6 +278,12 @@ func (b *Budget) refuse(call Call, units int64, err, cause error) *RefusedError 
 	}
 }
 
+// uncharged is an error after which it is known that nothing was charged.
+type uncharged struct{ error }
+
+// Unwrap makes it ErrNotCharged, too, which says nothing to people.
+func (e uncharged) Unwrap() []error { return []error{e.error, ErrNotCharged} }
+
 // storeError turns an error of the store or the context into a refusal.
 func (b *Budget) storeError(ctx context.Context, call Call, units int64, err error) error {
 	if sentinel := notServing(err); sentinel != nil {
@@ -285,7 +291,7 @@ func (b *Budget) storeError(ctx context.Context, call Call, units int64, err err
 	}
 	switch {
 	case errors.Is(err, ErrNotCharged) && ctx.Err() != nil && call.NewID:
-		return fmt.Errorf("charge %s %s: %w; nothing was charged", b.spec.Name, call.Operation, context.Cause(ctx))
+		return uncharged{fmt.Errorf("charge %s %s: %w; nothing was charged", b.spec.Name, call.Operation, context.Cause(ctx))}
 	case ctx.Err() != nil && call.Operation == "": // Room
 		return fmt.Errorf("check what %s has left: %w", b.spec.Name, context.Cause(ctx))
 	case ctx.Err() != nil:

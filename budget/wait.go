@@ -289,17 +289,20 @@ func (b *Budget) neverFits(call Call, units int64, limits []limit.Limit) *Refuse
 // that it waits behind if that is known, otherwise the context's error.
 func (b *Budget) waitEnded(call Call, units int64, ahead *sleep, err error) error {
 	if ahead == nil {
-		return fmt.Errorf("wait for %s %s: %w; it was not sent to the store", b.spec.Name, call.Operation, err)
+		err = fmt.Errorf("wait for %s %s: %w; it was not sent to the store", b.spec.Name, call.Operation, err)
+		if call.NewID {
+			err = uncharged{err}
+		}
+		return err
 	}
 	refused := b.refuse(call, units, ErrExhausted, fmt.Errorf("calls ahead of it wait that long: %w", err))
 	refused.NotCharged = call.NewID
-	if time.Until(ahead.until) <= 0 { // what refused that one may be over
-		refused.RetryAfter = time.Microsecond // a call that comes then is behind it again
+	refused.RetryAt, refused.RetryAfter = ahead.refused.RetryAt, max(time.Microsecond, time.Until(ahead.until))
+	if refused.RetryAfter == time.Microsecond { // what refused that one may be over
 		refused.Cause = fmt.Errorf("a call ahead of it is due and was not served yet: %w", err)
 		return refused
 	}
 	refused.Limit, refused.Remaining = ahead.refused.Limit, ahead.refused.Remaining
 	refused.Err, refused.Why = ahead.refused.Err, ahead.refused.Why
-	refused.RetryAt, refused.RetryAfter = ahead.refused.RetryAt, time.Until(ahead.until)
 	return refused
 }

@@ -143,10 +143,13 @@ func (a *attempt) reserve(ctx context.Context, id string, wait bool) (*budget.Re
 }
 
 // forget releases what may have been charged if the context ended during the decision. That may
-// still be under way, so it asks for the same charge first: the answer comes after it.
+// still be under way, so it asks for the same charge first, which mostly is decided after it.
 func (a *attempt) forget(ctx context.Context, call budget.Call, err error) error {
 	var refused *budget.RefusedError
-	if err == nil || ctx.Err() == nil || a.once || errors.As(err, &refused) && refused.NotCharged {
+	isKnown := func(err error) bool {
+		return errors.Is(err, budget.ErrNotCharged) || errors.As(err, &refused) && refused.NotCharged
+	}
+	if err == nil || ctx.Err() == nil || a.once || isKnown(err) {
 		return err
 	}
 	within, cancel := a.within()
@@ -155,8 +158,8 @@ func (a *attempt) forget(ctx context.Context, call budget.Call, err error) error
 	r, failed := a.budget.Reserve(within, call, a.lease)
 	if failed == nil {
 		failed = r.Release(within)
-	} else if errors.Is(failed, budget.ErrExhausted) {
-		return err // it is not charged
+	} else if errors.As(failed, &refused) && refused.Source == budget.SourceStore {
+		return err // it has no such charge
 	}
 	if failed != nil {
 		a.logger(call.ID).Warn("the charge of a request that was not sent may count until its lease ends", "error", failed)

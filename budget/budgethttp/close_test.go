@@ -189,12 +189,12 @@ func TestBudgetCloseWaitsForWhatIsLeft(t *testing.T) {
 	}
 }
 
-// However many bodies are closed while the store does not answer: one asks it, the
-// others wait to be settled together, and what is too much stays charged.
+// However many bodies are closed while the store does not answer: one asks it, the others wait to be
+// settled together, and another one settles what is too much, at what was charged.
 func TestManyClosedBodies(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const kept, more, atATime = 4096, 100, 1
+		const kept, more, atATime = 4096, 100, 2
 		a := newAsking(t, time.Hour, `{"usage":{"total":7}}`)
 		for range kept + more {
 			resp := fetch(t, a.client, "http://upstream")
@@ -203,7 +203,7 @@ func TestManyClosedBodies(t *testing.T) {
 		synctest.Wait()
 		close(a.store.answer)
 		want(t, a.budget, 9*kept+50*more, kept+more, 0)
-		check.Equal(t, a.store.most, atATime, "goroutines asked the store at a time")
+		check.Equal(t, a.store.most <= atATime, true, "goroutines asked the store at a time", a.store.most)
 		check.Equal(t, strings.Count(a.log.String(), "too many responses wait for the store"), more, "log lines of what was too much")
 		a.seen.check(t)
 	})

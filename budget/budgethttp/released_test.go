@@ -293,9 +293,16 @@ func TestGivenUpWhileTheStoreDecides(t *testing.T) {
 				read(t, client, "http://upstream")
 			}()
 			synctest.Wait() // the store decides it, and then the second
-			client.Timeout = 1500 * time.Millisecond
-			_, err := client.Get("http://upstream") //nolint:bodyclose // there is none
-			check.Is(t, err, context.DeadlineExceeded)
+			given := time.Now()
+			for _, after := range []time.Duration{500 * time.Millisecond, 1500 * time.Millisecond} { // before it is asked, and while it decides
+				ctx, cancel := context.WithDeadline(t.Context(), given.Add(after))
+				_, err := client.Do(must.Get(http.NewRequestWithContext(ctx, http.MethodGet, "http://upstream", nil))(t)) //nolint:bodyclose // there is none
+				cancel()
+				check.Is(t, err, context.DeadlineExceeded)
+				if after < time.Second {
+					check.Equal(t, time.Since(given), after, "it is over at once")
+				}
+			}
 			<-first
 			time.Sleep(time.Minute)
 			want(t, b, 5, 1, 0)

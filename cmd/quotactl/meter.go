@@ -59,6 +59,7 @@ const (
 	stopOnRefusal     = "stop"
 	continueOnRefusal = "continue"
 	defaultLinger     = 10 * time.Minute
+	longestClose      = 30 * time.Second // then a signal ends meter after all
 )
 
 func newMeterCommand(a *app) *cobra.Command {
@@ -144,10 +145,10 @@ func (a *app) meter(ctx context.Context, f meterFlags, command []string) error {
 	if runtime.GOOS == "darwin" {
 		a.say("on macOS programs in Go trust the keychain alone: their calls to metered hosts fail; --tunnel HOST lets them pass unmetered")
 	}
-	untilTheEnd := make(chan os.Signal, 1) // nobody reads it: a signal does not cut closing short
-	signal.Notify(untilTheEnd, proc.Ending()...)
-	defer signal.Stop(untilTheEnd)
+	unread := make(chan os.Signal, 1) // so that a signal does not cut closing short
+	signal.Notify(unread, proc.Ending()...)
 	code, ended, err := run.Run(ctx)
+	defer time.AfterFunc(longestClose, func() { signal.Stop(unread) }).Stop()
 	if err != nil {
 		return errors.Join(notStarted(command[0], err), g.Close(), store.Close())
 	}

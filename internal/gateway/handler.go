@@ -136,7 +136,7 @@ func (h *handler) serve(w http.ResponseWriter, req *http.Request, t target) {
 		c.admit = func() { _ = http.NewResponseController(w).EnableFullDuplex() } // every HTTP/1 connection can
 	}
 	w.Header()["Content-Type"] = nil // else the server guesses one where the upstream states none
-	h.proxy.ServeHTTP(only100{w}, req)
+	h.proxy.ServeHTTP(only100{w, h.ctx}, req)
 }
 
 // readBody reads a small body, and reports whether that is all of it. What is larger, or has no
@@ -169,7 +169,10 @@ func readBody(req *http.Request) (whole bool, err error) {
 
 // only100 leaves it to the server to send 100 Continue, which it does when the body is read:
 // else it would also pass on the upstream's.
-type only100 struct{ http.ResponseWriter }
+type only100 struct {
+	http.ResponseWriter
+	ctx context.Context // of the gateway
+}
 
 // WriteHeader implements http.ResponseWriter.
 func (o only100) WriteHeader(status int) {
@@ -185,7 +188,9 @@ func (o only100) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return &peeked{Conn: conn, reader: buffered.Reader}, buffered, nil
+	context.AfterFunc(o.ctx, func() { closeAll(conn) }) // the server does not close it any more
+	ahead, _ := buffered.Peek(buffered.Reader.Buffered())
+	return &peeked{Conn: conn, reader: io.MultiReader(bytes.NewReader(bytes.Clone(ahead)), conn)}, buffered, nil
 }
 
 // Unwrap is for http.ResponseController.

@@ -60,12 +60,12 @@ func (m *meters) of(name string) (*meter, error) {
 }
 
 // soonest is when a refused call may fit if the open calls end now. What is kept or held for others
-// may be given back, too, but nobody knows when.
+// may be given back, too, and a loss may be over, but nobody knows when.
 func (m *meters) soonest(name string, refused *budget.RefusedError) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	one := m.byName[name]
-	if one == nil || refused.Held > 0 || len(refused.Kept) > 0 {
+	if one == nil || refused.Held > 0 || len(refused.Kept) > 0 || errors.Is(refused, budget.ErrRecovering) {
 		return refused.RetryAfter
 	}
 	return one.budget.Soonest(refused)

@@ -19,6 +19,7 @@ type peeked struct {
 	target target // of what is handed to the server; without a host: the proxy itself
 
 	offersHTTP bool // its hello names a protocol that is served here
+	tooOld     bool // its hello names only versions of TLS that are not
 }
 
 // Read implements net.Conn.
@@ -89,6 +90,7 @@ func (p *peeked) hello() (name string, err error) {
 		MinVersion: tls.VersionTLS12,
 		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 			name = strings.TrimSuffix(strings.ToLower(hello.ServerName), ".")
+			p.tooOld = !slices.ContainsFunc(hello.SupportedVersions, func(v uint16) bool { return v >= tls.VersionTLS12 })
 			p.offersHTTP = slices.Contains(hello.SupportedProtos, "h2") || slices.Contains(hello.SupportedProtos, "http/1.1")
 			return nil, errHello
 		},

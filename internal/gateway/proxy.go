@@ -188,19 +188,18 @@ func (f *front) serveTLS(p *peeked, name string, t target) {
 	ctx, cancel := context.WithTimeout(f.ctx, handshakeTime)
 	defer cancel()
 	err := conn.HandshakeContext(ctx)
-	var refused *net.OpError // an alert, which crypto/tls names so
 	switch {
 	case err == nil:
 		f.tally.unused(name)
 		leave() // once it is counted
 		f.hand(conn)
 		return
-	case errors.As(err, &refused) && refused.Op == "remote error":
-		f.tally.count(func(all *Tally) { countNamed(all.Broken, name) })
+	case p.tooOld:
+		f.tally.failed(name, "the program offers only versions of TLS before 1.2")
 	case errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET): // also of a program that has connected ahead
 		f.tally.unused(name)
-	case ctx.Err() == nil:
-		f.tally.failed(name, "no handshake is possible: "+err.Error())
+	case ctx.Err() == nil: // an alert, which not all send as crypto/tls reads it
+		f.tally.count(func(all *Tally) { countNamed(all.Broken, name) })
 	}
 	f.options.Log.Debug("a program broke a handshake off", "host", name, "error", err)
 	leave() // as above

@@ -103,6 +103,22 @@ func TestNeverFits(t *testing.T) {
 	check.Equal(t, p.Message == p.Detail && p.Message == p.Error.Message && p.Error.Errors[0].Message == p.Message, true, body)
 }
 
+// What ends with a loss, a lock or a pass is for good, however soon it may: nobody knows when.
+func TestWhatMayEndSoonIsForGood(t *testing.T) {
+	w := newWorld(t, spentConfig, hello)
+	get(t, w.client(false), "https://api.example.com/") //nolint:bodyclose // get closes it
+	c := &call{budget: "day/main"}
+	c.upstream = &w.cfg.Upstreams[0]
+	for name, refused := range map[string]budget.RefusedError{
+		"a loss": {Err: budget.ErrRecovering}, "a lock": {Err: budget.ErrLocked},
+		"a hold": {Err: budget.ErrExhausted, Held: 1}, "a share": {Err: budget.ErrExhausted, Kept: []budget.Kept{{}}},
+	} {
+		refused.Limit, refused.RetryAfter, refused.RetryAt = "day", 5*time.Hour, time.Now().Add(5*time.Hour)
+		r := newHandler(w.g).exhausted(c, &refused)
+		check.Equal(t, r.ends, true, name)
+	}
+}
+
 // A refusal of an unknown operation names the line to write, and costs nothing.
 func TestNoOperation(t *testing.T) {
 	w := newWorld(t, spentConfig, hello)

@@ -45,7 +45,7 @@ type Spent struct {
 	Final        int64                // refused, for longer than a program waits
 	First        *budget.RefusedError // the first of those
 	Later        int64                // refused for less than a minute
-	GaveUp       int64                // ended by the program while they waited for units
+	GaveUp       int64                // by the program, before they were sent
 	Denied       int64                // refused by the upstream
 }
 

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"net"
 	"net/http"
+	"os"
 	"time"
 )
 
@@ -43,7 +45,7 @@ func (s *Server) Listen(ctx context.Context, addr string) error {
 		return fmt.Errorf("sandbox: listening: %w: give a free host:port such as 127.0.0.1:8080, or none for a free port", err)
 	}
 	sv := &service{
-		http: &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second},
+		http: &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(os.Stderr, "sandbox: ", 0)},
 		url:  "http://" + reachable(ln.Addr()),
 		done: make(chan struct{}),
 	}
