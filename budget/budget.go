@@ -109,8 +109,7 @@ func (b *Budget) Spec() Spec { return b.spec }
 
 // Close waits, for up to the spec's timeout, until the cost of responses whose bodies
 // were closed is recorded, after the span of each [Reservation.SettleAfter]; those left
-// then count as charged. It closes what the
-// Budget owns. Charges under way may fail.
+// then count as charged. It closes what the Budget owns. Charges under way may fail.
 func (b *Budget) Close() error {
 	var errs []error
 	go b.sendSilent(b.takeSilent(nil))

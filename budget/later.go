@@ -69,8 +69,8 @@ func (l *laters) add(do func(context.Context)) (<-chan struct{}, bool) {
 	return task.done, true
 }
 
-// enter adds a task that its caller does, and then leaves.
-// The task begins after a span. Those with one have a bound of their own.
+// enter adds a task that its caller begins after a span, and then leaves. Tasks with a span have a
+// bound of their own.
 func (l *laters) enter(span time.Duration) (task *later, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

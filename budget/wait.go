@@ -297,8 +297,9 @@ func (b *Budget) waitEnded(call Call, units int64, ahead *sleep, err error) erro
 	}
 	refused := b.refuse(call, units, ErrExhausted, fmt.Errorf("calls ahead of it wait that long: %w", err))
 	refused.NotCharged = call.NewID
-	refused.RetryAt, refused.RetryAfter = ahead.refused.RetryAt, max(time.Microsecond, time.Until(ahead.until))
-	if refused.RetryAfter == time.Microsecond { // what refused that one may be over
+	left := time.Until(ahead.until)
+	refused.RetryAt, refused.RetryAfter = ahead.refused.RetryAt, max(time.Microsecond, left)
+	if left <= 0 { // what refused that one may be over
 		refused.Cause = fmt.Errorf("a call ahead of it is due and was not served yet: %w", err)
 		return refused
 	}

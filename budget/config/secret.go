@@ -43,7 +43,8 @@ func (c *Config) SecretPlaces() (list []Credential) {
 }
 
 // MissingSecrets lists, by line, each secret that is not where the configuration says, has
-// fewer characters than short, or is in a file that every user can read; env is os.LookupEnv. It neither keeps nor shows secrets.
+// fewer characters than short, or is in a file that every user can read; env is os.LookupEnv.
+// It neither keeps nor shows secrets.
 func (c *Config) MissingSecrets(env func(name string) (string, bool), short int) Errors {
 	var list Errors
 	for _, place := range c.secrets {

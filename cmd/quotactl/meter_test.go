@@ -157,9 +157,7 @@ func TestMeterIsSignalledAgain(t *testing.T) {
 	t.Parallel()
 	p, in := newMeter(t, 10, "--", "curl", "-sS", "https://api.example.com/v1/slow")
 	p.start()
-	for len(in.Requests()) == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	in.Await(1)
 	p.signal(syscall.SIGTERM)
 	again := time.AfterFunc(100*time.Millisecond, func() {
 		_ = p.Process.Signal(syscall.SIGTERM)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	mathrand "math/rand/v2"
 	"net"
 	"net/http"
@@ -268,11 +269,12 @@ func (g *Gateway) Close() error {
 func (g *Gateway) Tally() Tally {
 	g.tally.mu.Lock()
 	defer g.tally.mu.Unlock()
+	t := g.tally.t
+	t.Broken = maps.Clone(t.Broken)
 	for host, n := range g.tally.without {
 		if n > 0 {
-			g.tally.t.Broken[host] += n
+			t.Broken[host] += n
 		}
 	}
-	clear(g.tally.without)
-	return g.tally.t
+	return t
 }

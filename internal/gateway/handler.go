@@ -136,7 +136,7 @@ func (h *handler) serve(w http.ResponseWriter, req *http.Request, t target) {
 		c.admit = func() { _ = http.NewResponseController(w).EnableFullDuplex() } // every HTTP/1 connection can
 	}
 	w.Header()["Content-Type"] = nil // else the server guesses one where the upstream states none
-	h.proxy.ServeHTTP(only100{w, h.ctx}, req)
+	h.proxy.ServeHTTP(only100{w, req.Context()}, req)
 }
 
 // readBody reads a small body, and reports whether that is all of it. What is larger, or has no
@@ -171,7 +171,7 @@ func readBody(req *http.Request) (whole bool, err error) {
 // else it would also pass on the upstream's.
 type only100 struct {
 	http.ResponseWriter
-	ctx context.Context // of the gateway
+	ctx context.Context // of the request: it ends with the gateway, too
 }
 
 // WriteHeader implements http.ResponseWriter.

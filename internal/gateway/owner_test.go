@@ -53,6 +53,14 @@ quota = 100
 window = "24h"
 [upstream.shops.credential."*"]
 
+[upstream.chat]
+hosts = ["chat.example.com"]
+unknown_operation = 1
+[upstream.chat.limit.day]
+quota = 100
+window = "24h"
+[upstream.chat.credential."*"]
+
 [upstream.special]
 hosts = ["special.myshopify.com"]
 unknown_operation = 7
@@ -129,7 +137,7 @@ func TestOwners(t *testing.T) {
 		}
 		check.Equal(t, text, c.want, c.method+" "+c.host+" "+c.target)
 	}
-	check.EqualSlices(t, o.names(), []string{"*.myshopify.com", "sheets.example.com", "special.myshopify.com", "www.googleapis.com"}, "hosts")
+	check.EqualSlices(t, o.names(), []string{"*.myshopify.com", "chat.example.com", "sheets.example.com", "special.myshopify.com", "www.googleapis.com"}, "hosts")
 	check.Equal(t, o.opens("cut.myshopify.com", 443), false, "--tunnel")
 	check.Equal(t, o.opens("below.cut.myshopify.com", 443), false, "--tunnel of a pattern")
 	check.Equal(t, o.opens("whole.myshopify.com", 443), true, "beside it")
@@ -172,6 +180,8 @@ func TestCredentials(t *testing.T) {
 		"a shop":           {"https://a.myshopify.com/", "", "", nil, "shops/a", ""},
 		"a shop below":     {"https://a.b.myshopify.com/", "", "", nil, "shops/a.b", ""},
 		"a shop, named":    {"https://a.myshopify.com/", "", "", []string{"shops/b"}, "carries what belongs to shops/a", ""},
+		"no label":         {"https://chat.example.com/", "Authorization", "Bearer xoxb", nil, "add --budget chat/NAME, with a name of your own", ""},
+		"a label, named":   {"https://chat.example.com/", "Authorization", "Bearer xoxb", []string{"chat/team"}, "chat/team", ""},
 		"two":              {"https://special.myshopify.com/", "", "", nil, "--budget special/LABEL", ""},
 		"two named":        {"https://special.myshopify.com/", "", "", []string{"special/a", "special/b"}, "fits special/a and special/b", ""},
 	} {

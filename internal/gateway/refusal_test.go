@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -172,6 +173,29 @@ func TestGivenUpWaits(t *testing.T) {
 	w.g.stop()
 	check.Equal(t, w.g.Tally().Budgets["slack/main"].GaveUp, 4, "that were given up")
 	check.Equal(t, len(w.Requests()), 1, "requests")
+}
+
+// So has a program that gives up while its call waits for a connection.
+func TestGivenUpDials(t *testing.T) {
+	w := newWorld(t, worldConfig, hello)
+	dialling := make(chan struct{}, 1)
+	w.g.wire.usual.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		dialling <- struct{}{}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-dialling
+		cancel()
+	}()
+	_, err := w.client(true).Do(must.Get(http.NewRequestWithContext(ctx, http.MethodGet, "https://api.example.com/", nil))(t)) //nolint:bodyclose // there is none
+	check.Is(t, err, context.Canceled)
+	check.Equal(t, w.charged("any/main"), 0, "units")
+	w.g.stop()
+	tally := w.g.Tally()
+	check.Equal(t, tally.Budgets["any/main"].GaveUp, 1, "given up")
+	check.Equal(t, tally.Well(), false, "well")
 }
 
 // A call waits in the proxy for what comes back soon.

@@ -141,9 +141,12 @@ func most(counts map[string]int, text func(name string, n int64) string) (parts 
 
 // leftText is what is left for a job of a budget's tightest limit, and until when that is all.
 func leftText(on screen.Screen, s budget.Status, job string) string {
-	for _, l := range s.Limits {
-		if share := l.ShareOf(job); share >= 0 {
-			l.Shares[share].Kept = 0 // what is kept for the job is left for it
+	s.Limits = slices.Clone(s.Limits)
+	for i := range s.Limits {
+		l := &s.Limits[i]
+		if share := l.ShareOf(job); share >= 0 { // what is kept for the job is left for it
+			l.Shares = slices.Clone(l.Shares)
+			l.Shares[share].Kept = 0
 		}
 	}
 	tightest := s.Tightest()

@@ -28,6 +28,7 @@ type Internet struct {
 	Cert  string
 
 	mu      sync.Mutex // guards all below
+	arrived *sync.Cond // of seen
 	seen    []*http.Request
 	dialled []string
 }
@@ -36,11 +37,13 @@ type Internet struct {
 func Start(t testing.TB, handler http.HandlerFunc, hosts ...string) *Internet {
 	t.Helper()
 	i := &Internet{}
+	i.arrived = sync.NewCond(&i.mu)
 	cert, key := certtest.SelfSigned(t, t.TempDir(), hosts...)
 	i.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		i.mu.Lock()
 		i.seen = append(i.seen, req)
 		i.mu.Unlock()
+		i.arrived.Broadcast()
 		handler(w, req)
 	}))
 	i.EnableHTTP2, i.Cert = true, cert
@@ -94,6 +97,15 @@ func (i *Internet) Requests() []*http.Request {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return slices.Clone(i.seen)
+}
+
+// Await waits until the server has seen n requests.
+func (i *Internet) Await(n int) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for len(i.seen) < n {
+		i.arrived.Wait()
+	}
 }
 
 // Dialled is what the proxy was asked to connect to.
