@@ -146,10 +146,8 @@ func (a *attempt) reserve(ctx context.Context, id string, wait bool) (*budget.Re
 // still be under way, so it asks for the same charge first, which mostly is decided after it.
 func (a *attempt) forget(ctx context.Context, call budget.Call, err error) error {
 	var refused *budget.RefusedError
-	switch {
-	case err == nil || ctx.Err() == nil || a.once:
-		return err
-	case errors.Is(err, budget.ErrNotCharged) || errors.As(err, &refused) && refused.NotCharged:
+	if err == nil || ctx.Err() == nil || a.once ||
+		errors.Is(err, budget.ErrNotCharged) || errors.As(err, &refused) && refused.NotCharged {
 		return err
 	}
 	within, cancel := a.within()

@@ -81,14 +81,11 @@ func (p secretPlace) missing(env func(string) (string, bool), short int) string 
 		return p.file + " is a pipe, not a regular file; name the file that holds the secret"
 	case strings.TrimSpace(string(text)) == "":
 		return p.file + " is empty; write the secret into it"
-	case info.Mode()&readableByAll != 0:
+	case info.Mode()&0o004 != 0:
 		return p.file + " has a mode that lets every user read it; run chmod o-r on it, unless its folder is closed to them"
 	}
 	return tooShort(string(text), short)
 }
-
-// readableByAll is the bit of a file's mode that lets other users than its owner and group read it.
-const readableByAll = 0o004
 
 func tooShort(secret string, short int) string {
 	if utf8.RuneCountInString(strings.TrimSpace(secret)) >= short {

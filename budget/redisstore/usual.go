@@ -136,7 +136,7 @@ func (s *Store) tidyLater(b driver.Batch, operations []int) {
 // batch groups the open items. It returns false if charge.lua is to decide them.
 func (p *plan) batch(b *batch) (u usualBatch, ok bool) {
 	u = usualBatch{plan: p, rows: make([]int, 0, 4)}
-	if b.isTwice() {
+	if hasTwice(len(b.open), func(i int) string { return b.Items[b.open[i]].ID }) {
 		return u, false
 	}
 	var last *driver.Item
@@ -177,11 +177,7 @@ func (p *plan) batch(b *batch) (u usualBatch, ok bool) {
 	return u, p.size()+len(u.rows)*p.stride() <= lua.MaxNumbers && u.asked() <= lua.MaxNumbers
 }
 
-// isTwice reports whether an id is among the open items twice.
-func (b *batch) isTwice() bool {
-	return hasTwice(len(b.open), func(i int) string { return b.Items[b.open[i]].ID })
-}
-
+// hasTwice reports whether an id is among n twice.
 func hasTwice(n int, id func(int) string) bool {
 	if n < 2 {
 		return false

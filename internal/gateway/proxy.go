@@ -190,14 +190,14 @@ func (f *front) serveTLS(p *peeked, name string, t target) {
 	err := conn.HandshakeContext(ctx)
 	switch {
 	case err == nil:
-		f.tally.unused(name)
+		f.tally.connection(name, false)
 		leave() // once it is counted
 		f.hand(conn)
 		return
 	case p.tooOld:
 		f.tally.failed(name, "the program offers only versions of TLS before 1.2")
 	case errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET): // also of a program that has connected ahead
-		f.tally.unused(name)
+		f.tally.connection(name, false)
 	case ctx.Err() == nil: // an alert, which not all send as crypto/tls reads it
 		f.tally.count(func(all *Tally) { countNamed(all.Broken, name) })
 	}

@@ -101,10 +101,7 @@ func (t *tally) failed(host, why string) {
 	})
 }
 
-// unused counts a connection without a request, if all of the host have been without.
-func (t *tally) unused(host string) { t.connection(host, false) }
-
-// connection notes a connection to a host, and whether it is used.
+// connection notes a connection to a host, and whether it has had a request.
 func (t *tally) connection(host string, used bool) {
 	t.count(func(*Tally) {
 		n, known := t.without[host]

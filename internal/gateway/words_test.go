@@ -198,10 +198,10 @@ func TestOpenCallsInAWindowRefuseForNow(t *testing.T) {
 func TestConnectionsToManyHosts(t *testing.T) {
 	all := newTally()
 	for i := range 2 * mostNamed {
-		all.unused(fmt.Sprint("host", i))
+		all.connection(fmt.Sprint("host", i), false)
 		all.connection(fmt.Sprint("host", i), true)
 	}
-	all.unused("another")
+	all.connection("another", false)
 	check.Equal(t, len(all.without), mostNamed, "hosts")
 	g := &Gateway{tally: all}
 	tally := g.Tally()
