@@ -28,10 +28,13 @@ var ErrUntold = errors.New("the daemons could not be notified at once")
 // Trigger asks for a pass of a job, from any machine; with no regions, for all of them.
 // One of the daemons on the state starts it as soon as no other pass is in its way, even
 // if the job is paused. The error wraps budget.ErrInvalid if a region does not exist or
-// is named twice, or if the note is too long. With ErrUntold the request is stored all
+// is named twice, if the note is too long, or if cron starts the job. With ErrUntold the request is stored all
 // the same.
 func Trigger(ctx context.Context, in State, j *Job, regions []string, note string) (Request, error) {
 	fail := func(err error) (Request, error) { return Request{}, fmt.Errorf("trigger job %s: %w", j.Name, err) }
+	if j.StartedBy == StartedByCron {
+		return fail(fmt.Errorf("%w: cron starts it, so no daemon can: run its command by quotactl meter --job %s", budget.ErrInvalid, j.Name))
+	}
 	regions = slices.Clone(regions)
 	for i, region := range regions {
 		switch {
@@ -77,12 +80,13 @@ func SetPause(ctx context.Context, in State, j *Job, note string) (set Pause, be
 			set = *before
 			return edit{}, errStays
 		}
+		done := j.judged(s, at)
 		set = Pause{Note: note, By: asker(), At: InstantOf(at.store)}
 		s.Pause = &set
 		for _, d := range s.Deferred {
 			dropped = append(dropped, d.pass())
 		}
-		return edit{records: s.dropAll(ReasonPaused, pausedText(set)).kept()}, nil
+		return edit{records: append(done.kept(), s.dropAll(ReasonPaused, pausedText(set)).kept()...)}, nil
 	})
 	return set, before, dropped, err
 }
@@ -90,12 +94,13 @@ func SetPause(ctx context.Context, in State, j *Job, note string) (set Pause, be
 // EndPause resumes a job. It returns the pause that was in force, nil for none. With
 // ErrUntold the pause has ended all the same.
 func EndPause(ctx context.Context, in State, j *Job) (before *Pause, err error) {
-	err = changeDocument(ctx, in, j.Name, time.Now, j.History, func(s *state, _ clocks) (edit, error) {
+	err = changeDocument(ctx, in, j.Name, time.Now, j.History, func(s *state, at clocks) (edit, error) {
 		if before = s.Pause; before == nil {
 			return edit{}, errStays
 		}
+		done := j.judged(s, at)
 		s.Pause = nil
-		return edit{}, nil
+		return edit{records: done.kept()}, nil
 	})
 	if err != nil || before == nil {
 		return nil, err

@@ -73,7 +73,11 @@ func (h *heldClaim) conclude(ctx context.Context, record Record, left *deferred)
 			if left != nil {
 				whole = h.job.postpone(s, at, left, whole)
 			}
-			if h.claim.whole() && whole.Outcome == Succeeded {
+			switch {
+			case whole.Outcome != Succeeded:
+			case h.claim.Outside:
+				s.complete(h.job, &h.claim, whole.Ended.UnixMicro())
+			case h.claim.whole():
 				s.LastSuccess = whole.Ended.UnixMicro()
 			}
 			h.next = s.begins(h.job)
@@ -118,7 +122,7 @@ func (h *heldClaim) giveBack(ctx context.Context, record Record) (by *Cancel, er
 
 // last makes the record that of the job's last pass.
 func (h *heldClaim) last(s *state, record Record) edit {
-	s.Last = record.brief().json()
+	s.Last = h.claim.last(s, record)
 	return edit{records: []driver.JobRecord{{At: h.claim.Tick, ID: h.claim.recordID(), Text: record.json()}}}
 }
 

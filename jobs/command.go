@@ -35,7 +35,7 @@ func (r *run) command() *ending {
 	if end = r.attempts(ctx, file); end != nil && end.outcome == Failed && !r.held.stands(r.hard) { // the lost claim may be why it failed
 		end = fenced()
 	}
-	r.spentSince(began)
+	r.spentSince(began, false)
 	r.lines.end()
 	return end
 }
@@ -153,15 +153,16 @@ func (r *run) environ(dir, checkpoint string) ([]string, error) {
 }
 
 // spentSince fills in what the run spent since an instant, according to the ledger. By
-// operation it is known only if the ledger still has all of it.
-func (r *run) spentSince(began time.Time) {
+// operation it is known only if the ledger still has all of it. labelled: all its charges name
+// the run.
+func (r *run) spentSince(began time.Time, labelled bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.hard), claimTimeout)
 	defer cancel()
 	const skew = time.Minute
 	span := time.Since(began) + skew
 	found, err := r.budget.RunSpent(ctx, r.label, span)
 	strays := int64(0)
-	if err == nil && found.Total.Calls == 0 {
+	if err == nil && found.Total.Calls == 0 && !labelled {
 		strays, err = r.strays(ctx, max(time.Since(began), time.Microsecond))
 	}
 	if err != nil {

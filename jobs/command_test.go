@@ -141,10 +141,10 @@ func TestCommandUnits(t *testing.T) {
 		must.Get(b.Charge(context.Background(), budget.Call{Operation: "videos.list", Units: &units, Labels: budget.Labels{Run: run}}))(t)
 	}
 	r := &run{label: label, budget: b, hard: t.Context(), log: w.options.Log, record: &Run{}}
-	r.spentSince(time.Now().Add(-time.Second))
+	r.spentSince(time.Now().Add(-time.Second), false)
 	check.Equal(t, fmt.Sprint(r.record.Units, r.record.Calls, r.record.Spent), "14 2 [{videos.list 14 2}]", "the run spent")
 	r.label = "another"
-	r.spentSince(time.Now().Add(-time.Second))
+	r.spentSince(time.Now().Add(-time.Second), false)
 	check.Equal(t, fmt.Sprint(r.record.Units, r.record.Calls, r.record.Spent != nil), "0 0 true", "a run without charges spent")
 }
 
@@ -162,10 +162,10 @@ func TestCommandUnitsForgotten(t *testing.T) {
 			began := time.Now()
 			must.Get(b.Charge(t.Context(), budget.Call{Operation: "videos.list", Labels: budget.Labels{Run: "run"}}))(t)
 			after(known - time.Microsecond)
-			r.spentSince(began)
+			r.spentSince(began, false)
 			check.Equal(t, fmt.Sprint(r.record.Units, r.record.Spent), "1 [{videos.list 1 1}]", "in time")
 			after(2 * time.Microsecond)
-			r.spentSince(began)
+			r.spentSince(began, false)
 			check.Equal(t, r.record.Spent == nil, true, "too late: unknown")
 		})
 	}

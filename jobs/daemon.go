@@ -40,6 +40,9 @@ func (r *Runner) Run(ctx context.Context, drain <-chan struct{}, startNow bool) 
 	d.working.Go(d.live)
 	if startNow {
 		for _, j := range r.list() {
+			if j.StartedBy != StartedByDaemon {
+				continue
+			}
 			d.working.Go(func() {
 				r.manual(ctx, soft, j, false)
 				d.scheduleLook(j.Name)
@@ -106,14 +109,14 @@ func (d *daemon) follow() {
 		if f.job != nil && f.job.counts() != j.counts() {
 			f.since = now
 		}
-		f.job, f.next = j, j.Next(now)
+		f.job, f.next = j, j.wakes(now)
 		d.jobs[j.Name] = f
 		delete(before, j.Name)
 		fields := []any{"job", j.Name, "budget", j.Budget, "schedule", j.Schedule.String(), "timezone", j.Schedule.Zone().String(), "regions", len(j.Regions)}
 		if j.Every() > 0 {
 			fields = append(fields, "stagger", j.Stagger, "one_every", j.Every())
 		}
-		d.runner.log.Info("job", append(fields, "next", formatTick(f.next))...)
+		d.runner.log.Info("job", append(fields, "next", formatTick(j.Next(now)))...)
 	}
 	for _, f := range before { // they are no longer configured
 		d.working.Go(func() { d.dropRemoved(f.job) })
@@ -150,10 +153,10 @@ func (d *daemon) tick() {
 	for name, f := range d.jobs {
 		switch {
 		case now.Before(d.clock):
-			f.next = f.job.Next(now)
+			f.next = f.job.wakes(now)
 		case !f.next.IsZero() && !f.next.After(now):
 			due = append(due, name)
-			f.next = f.job.Next(now)
+			f.next = f.job.wakes(now)
 		}
 	}
 	d.mu.Unlock()

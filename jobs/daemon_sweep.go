@@ -72,6 +72,9 @@ func (d *daemon) known(name string, found driver.JobDocument) (*state, error) {
 // wants reports whether a visit to the job may have something to do.
 func (j *Job) wants(s *state, at clocks, hold time.Duration) bool {
 	next := j.Next(time.UnixMicro(s.Until))
+	if j.StartedBy == StartedByCron && !next.IsZero() {
+		next = next.Add(j.grace(next) + time.Microsecond)
+	}
 	for i := range s.Deferred {
 		if reason, _ := j.drops(s, at, &s.Deferred[i]); reason != "" {
 			return true

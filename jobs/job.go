@@ -17,6 +17,10 @@ type Job struct {
 	Name     string
 	Budget   string // upstream/credential
 	Schedule *schedule.Schedule
+	// StartedBy says who starts its runs. If cron does, a run that begins up to MissedAfter after
+	// a tick belongs to it.
+	StartedBy   StartedBy
+	MissedAfter time.Duration
 	// Regions has at least one entry; if the job names no regions, the only entry is
 	// empty.
 	Regions []string
@@ -66,7 +70,7 @@ type Job struct {
 	Needs budget.Needs
 	// Hold says which needs are held before anything starts.
 	Hold Hold
-	// Fetch or Command is set, not both.
+	// Fetch or Command is set, not both; neither is for a job that cron starts.
 	Fetch *Fetch
 	// Command is a program and its arguments. {job}, {region}, {run} and {tick} in them
 	// are replaced by the run's; no shell reads them. It runs in the configuration's

@@ -80,10 +80,11 @@ func (l *loader) job(node config.Node) *Job {
 	j := &Job{Name: node.Key(), config: l.cfg.File, Timeout: DefaultTimeout, Grace: DefaultGrace, MaxWait: DefaultMaxWait,
 		CatchUp: CatchUpNone, CatchUpLimit: DefaultCatchUpLimit, MaxLate: DefaultMaxLate, Overlap: Skip, OnExhausted: StopExhausted, RetryWait: DefaultRetryWait, History: DefaultHistory}
 	t := table(node, "budget", "schedule", "timezone", "regions", "stagger", "on_store_error", "timeout", "grace",
-		"floor", "parallel", "catch_up", "catch_up_limit", "max_late", "overlap", "on_exhausted", "retries", "retry_wait", "history", "checkpoint", "max_wait", "operation", "needs", "hold", "stale_after", "ping", "ping_env", "ping_file", "fetch", "command")
+		"floor", "parallel", "catch_up", "catch_up_limit", "max_late", "overlap", "on_exhausted", "retries", "retry_wait", "history", "checkpoint", "max_wait", "operation", "needs", "hold", "stale_after", "started_by", "missed_after", "ping", "ping_env", "ping_file", "fetch", "command")
 	upstream, known := l.budget(node, t["budget"], j)
 	l.schedule(node, t, j)
 	j.readRegions(t["regions"])
+	j.startedBy(t)
 	j.readSpans(t)
 	j.readTicks(t)
 	l.ping(t, j)
@@ -103,6 +104,7 @@ func (l *loader) job(node config.Node) *Job {
 	}
 	operation := l.operation(t["operation"], upstream, known)
 	switch {
+	case j.StartedBy == StartedByCron:
 	case t["fetch"].Exists() && t["command"].Exists():
 		t["command"].Fail("fetch and command are both given: keep one, or make two jobs")
 	case t["fetch"].Exists():
@@ -110,7 +112,7 @@ func (l *loader) job(node config.Node) *Job {
 	case t["command"].Exists():
 		j.readCommand(t["command"])
 	default:
-		node.Fail("job %s does nothing: write [job.%s.fetch] with an operation, a url and an output, or %s", j.Name, j.Name, commandExample)
+		node.Fail("job %s does nothing: write [job.%s.fetch] with an operation, a url and an output, started_by = %q if your crontab starts it, or %s", j.Name, j.Name, StartedByCron, commandExample)
 	}
 	l.needs(node, t, j, operation, upstream, known)
 	l.hold(t["hold"], j, upstream, known)

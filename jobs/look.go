@@ -35,6 +35,9 @@ type Overview struct {
 	// Untaken is the first tick that is a few minutes past and that no daemon has
 	// accounted for; zero: there is none, or the daemons counted by another schedule.
 	Untaken time.Time
+	// Missed are the ticks of a job that cron starts without a run since the last one that had
+	// one; nil: there are none.
+	Missed *MissedTicks
 
 	state *state
 	at    clocks
@@ -42,9 +45,15 @@ type Overview struct {
 
 // Overdue are the ticks of the job that a daemon that starts at the instant of the look would
 // run, beside those that wait, if no daemon is running: those that are on time, as Scheduled,
-// and those to catch up.
+// and those to catch up. Of a job that cron starts it is the tick whose run may still begin.
 func (o Overview) Overdue(j *Job) (list []WaitingTick) {
 	if o.state == nil || j.Schedule == nil {
+		return nil
+	}
+	if j.StartedBy == StartedByCron {
+		if tick := j.open(o.at.wall); !tick.IsZero() && o.Pause == nil && len(j.lacks(o.state, tick, "")) == len(j.Regions) {
+			return []WaitingTick{{Instant{tick}, Scheduled}}
+		}
 		return nil
 	}
 	var done stepped
@@ -133,6 +142,10 @@ func (s *state) overview(j *Job, document driver.JobDocument) Overview {
 		view.Deferred = append(view.Deferred, d.pass())
 	}
 	if j.Schedule == nil || s.Schedule != j.counts() {
+		return view
+	}
+	if j.StartedBy == StartedByCron {
+		view.Missed = s.missedAt(j, view.at)
 		return view
 	}
 	const patience = 2 * sweepEvery // daemons sweep all jobs that often

@@ -183,6 +183,9 @@ func (j *Job) samples(ctx context.Context, in State) (map[string][]needs.Sample,
 // command under whose label nothing was charged may have used another label.
 func (j *Job) sample(run Run) (needs.Sample, bool) {
 	complete := run.Outcome == Succeeded && !run.Resumed
+	if j.StartedBy == StartedByCron && run.Outcome == Exhausted { // what it did after the refusal says nothing
+		return needs.Sample{}, false
+	}
 	if run.Spent == nil || len(run.Spent) == 0 && (j.Fetch == nil || !complete) {
 		return needs.Sample{}, false
 	}

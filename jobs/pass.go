@@ -68,9 +68,13 @@ func (r *Runner) pass(ctx, soft context.Context, j *Job, claimed claim, next str
 	helpers.Go(func() { p.watchDrain(cutHard) })
 	begun := record
 	helpers.Go(func() { p.keepClaim(begun, cutSoft) })
-	record.Runs = p.runAll(p.order(next))
+	if claimed.Outside {
+		record.Runs = p.runOutside()
+	} else {
+		record.Runs = p.runAll(p.order(next))
+	}
 	for _, region := range claimed.regions() {
-		if !slices.Contains(j.Regions, region) {
+		if !claimed.Outside && !slices.Contains(j.Regions, region) {
 			record.Runs = append(record.Runs, Run{
 				Region: region, Outcome: Failed, Reason: ReasonRegion,
 				Error: "the job has no such region in the configuration of the daemon that took the request",
@@ -224,7 +228,7 @@ func (b *beats) all(ctx context.Context, within time.Duration) {
 // unstarted reports whether the daemon was stopped before any run of the pass was
 // started. Then another daemon may take the pass, or this one after a restart.
 func (p *pass) unstarted(record Record) bool {
-	return (p.held.claim.Kind != Manual || p.held.claim.Part > 1) && len(record.Runs) > 0 && !slices.ContainsFunc(record.Runs, func(run Run) bool {
+	return !p.held.claim.Outside && (p.held.claim.Kind != Manual || p.held.claim.Part > 1) && len(record.Runs) > 0 && !slices.ContainsFunc(record.Runs, func(run Run) bool {
 		return run.Reason != ReasonDrained || !run.Started.IsZero()
 	})
 }

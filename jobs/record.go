@@ -25,7 +25,7 @@ const (
 	// Skipped: not started, or stopped before it had spent, for example because others
 	// were exhausted, the daemon drains, the job is paused, or another pass is under way.
 	Skipped Outcome = "skipped"
-	// Missed: no daemon took the tick in time.
+	// Missed: no daemon took the tick in time, or cron did not start it.
 	Missed Outcome = "missed"
 	// Lost: its daemon stopped renewing the claim, and the pass was declared dead.
 	Lost Outcome = "lost"
@@ -37,7 +37,7 @@ type Kind string
 // The kinds of passes.
 const (
 	Scheduled Kind = "schedule" // its tick came
-	Manual    Kind = "manual"   // run --once, run --now
+	Manual    Kind = "manual"   // run --once, run --now, or a run of quotactl meter that belongs to no tick
 	Triggered Kind = "trigger"  // a person asked for it, through the store
 	Queued    Kind = "queue"    // its tick came while another pass was under way
 	CaughtUp  Kind = "catch_up" // its tick came while no daemon was running
@@ -54,6 +54,7 @@ const (
 	ReasonOverlap     = "overlap"     // skipped: another pass is under way
 	ReasonPaused      = "paused"      // skipped: a person paused the job; also of a pass that was deferred
 	ReasonDown        = "down"        // missed: no daemon took it in time
+	ReasonNotStarted  = "not_started" // missed: cron, or whatever starts the job, did not run it in time
 	ReasonLate        = "late"        // missed: it is past max_late; also of a pass that was deferred
 	ReasonCatchUp     = "catch_up"    // missed: newer ticks are caught up instead
 	ReasonCrashed     = "crashed"     // lost: its daemon stopped renewing the claim; skipped: not started before that

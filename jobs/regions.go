@@ -247,18 +247,23 @@ func logRefusal(ctx context.Context, log *slog.Logger, refused *budget.RefusedEr
 
 // ended fills in how a run ended.
 func (p *pass) ended(place int, run *Run, end *ending) {
-	run.Outcome = Succeeded
 	p.held.claim.spends()
 	if end != nil && end.outcome == Exhausted {
 		p.noteRefusal(end)
 	}
+	run.finish(end)
+	p.note(place, *run)
+}
+
+// finish notes how the run ended; nil: it succeeded.
+func (r *Run) finish(end *ending) {
+	r.Outcome = Succeeded
 	if end != nil {
-		run.Outcome, run.Reason = end.outcome, end.reason
+		r.Outcome, r.Reason = end.outcome, end.reason
 		if end.err != nil {
-			run.Error = end.err.Error()
+			r.Error = end.err.Error()
 		}
 	}
-	p.note(place, *run)
 }
 
 // tellRest reports the runs that were not started. It follows the record: a pass that started

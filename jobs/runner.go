@@ -132,7 +132,7 @@ func New(list []*Job, options Options) (*Runner, error) {
 // checkList returns an error that names a job that cannot be run.
 func checkList(list []*Job, budgets map[string]*budget.Budget, sandbox bool) error {
 	for _, j := range list {
-		if j.Fetch == nil && sandbox {
+		if j.Fetch == nil && sandbox && j.StartedBy == StartedByDaemon {
 			return fmt.Errorf("job %s is a command job: a sandbox replaces the upstreams of fetch jobs only", j.Name)
 		}
 		if budgets[j.Budget] == nil {
@@ -176,7 +176,7 @@ func (r *Runner) budget(name string) *budget.Budget {
 	return r.budgets[name]
 }
 
-// Once runs one manual pass of each job, one job after the other, without the stagger's
+// Once runs one manual pass of each job that daemons start, one job after the other, without the stagger's
 // waits. When drain is closed, the run under way ends before its next page and no other
 // is started; when ctx ends it is cut at once. Once returns the passes that it tried,
 // including those that could not begin.
@@ -187,6 +187,9 @@ func (r *Runner) Once(ctx context.Context, drain <-chan struct{}) []Pass {
 	for _, j := range r.list() {
 		if soft.Err() != nil {
 			break
+		}
+		if j.StartedBy != StartedByDaemon {
+			continue
 		}
 		passes = append(passes, r.manual(ctx, soft, j, true))
 	}

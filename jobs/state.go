@@ -51,6 +51,13 @@ type state struct {
 	// Steps are the newest steps that stored records: a step whose answer was lost finds
 	// itself here if it was taken.
 	Steps []string `json:"steps,omitempty"`
+
+	// Of a job that cron starts: Taken is the newest tick (µs) by region that has a run or can have
+	// none any more, Missed the ticks without a run since the last one that had one.
+	Taken  map[string]int64 `json:"taken,omitempty"`
+	Missed *missedTicks     `json:"missed,omitempty"`
+	// Complete is when (µs) the last successful run of a region ended that others started.
+	Complete map[string]int64 `json:"complete,omitempty"`
 }
 
 // claim is the claim of a pass under way.
@@ -77,7 +84,11 @@ type claim struct {
 	Pauses int `json:"pauses,omitempty"`
 	// First are the regions that it begins with.
 	First []string `json:"first,omitempty"`
+	// Outside: others started it, for the one region in Regions, or for all if that is empty.
+	Outside bool `json:"outside,omitempty"`
 
+	// outside runs the command, if Outside and this process has the claim.
+	outside func(context.Context, OutsideRun) OutsideEnd
 	// begun, unless nil, is called once the pass has spent something, or is over.
 	begun func()
 	// silent is how long ago it had expired when it was read.
@@ -93,7 +104,7 @@ type waiting struct {
 
 // regions are the regions of the pass, or of its part; nil: all.
 func (c *claim) regions() []string {
-	if c.Part > 1 {
+	if c.Part > 1 || c.Outside {
 		return c.Regions
 	}
 	if c.Request == nil || len(c.Request.Regions) == 0 {
@@ -103,7 +114,9 @@ func (c *claim) regions() []string {
 }
 
 // whole reports whether the pass is one of all regions.
-func (c *claim) whole() bool { return c.Request == nil || len(c.Request.Regions) == 0 }
+func (c *claim) whole() bool {
+	return !c.Outside && (c.Request == nil || len(c.Request.Regions) == 0)
+}
 
 // spends makes it known that the pass has spent something, or is over.
 func (c *claim) spends() {

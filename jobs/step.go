@@ -49,6 +49,11 @@ func (j *Job) step(s *state, at clocks, me claimant) stepped {
 		return done
 	}
 	j.reap(s, at, me, &done)
+	if j.StartedBy == StartedByCron {
+		j.judge(s, at, &done)
+		done.changed = done.changed || len(done.records) > 0
+		return done
+	}
 	due := j.account(s, at, me, &done)
 	done.changed = done.changed || len(due) > 0
 	j.expire(s, at, &done)
@@ -187,7 +192,7 @@ func (j *Job) reap(s *state, at clocks, me claimant, done *stepped) {
 		}
 		s.ran(&c, record.Runs)
 		record = c.amends(record)
-		s.Last = record.brief().json()
+		s.Last = c.last(s, record)
 		done.record(c.recordID(), record)
 		done.changed = true
 	}
@@ -198,6 +203,9 @@ func (j *Job) reap(s *state, at clocks, me claimant, done *stepped) {
 // was cut although the pass began with it for that reason has its turn after the others, so
 // that one that needs more than there is does not keep them from theirs.
 func (s *state) ran(c *claim, runs []Run) {
+	if c.Outside { // its order is not ours
+		return
+	}
 	var cut []string
 	next := ""
 	for i, run := range runs {
@@ -238,7 +246,7 @@ func (c *claim) lost(at clocks) Record {
 	record.Tick, record.Kind, record.Host, record.Note = InstantOf(c.Tick), c.Kind, placeOf(c.Holder), c.note()
 	record.Request = c.request()
 	record.Started, record.Ended = InstantOf(c.Since), Instant{at.wall}
-	record.Error = fmt.Sprintf("the daemon that ran it, %s, stopped renewing its claim", record.Host)
+	record.Error = fmt.Sprintf("what ran it, %s, stopped renewing its claim", record.Host)
 	return record
 }
 

@@ -63,7 +63,7 @@ func (r *Runner) settle(j *Job, id string) bool {
 // tell logs, counts and pings what was recorded without a pass of this process.
 func (r *Runner) tell(ctx context.Context, j *Job, records []Record) {
 	for _, record := range records {
-		if len(record.Runs) > 0 && record.Outcome != Lost { // it began, and was deferred
+		if !record.Started.IsZero() && record.Outcome != Lost { // it began, and was deferred
 			r.log.Warn("a deferred pass does not go on", "job", j.Name, "budget", j.Budget, "tick", formatTick(record.Tick.Time), "outcome", record.Outcome, "reason", record.Reason)
 			r.options.Ping(j, record)
 			r.options.Observe.PassEnded(j, record.Outcome)

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"runtime"
 	"slices"
 	"strings"
@@ -127,46 +125,16 @@ func (a *app) meter(ctx context.Context, f meterFlags, command []string) error {
 	if err := proc.Undumpable(); err != nil { // its memory has the CA's key
 		a.logger().Warn("other processes of this user may read the memory of this one", "error", err)
 	}
-	g, err := gateway.Start(context.WithoutCancel(ctx), a.gatewayOptions(cfg, f, digest, func(name string) (*budget.Budget, error) {
-		return a.budget(cfg, store, name)
-	}))
-	if err != nil {
-		return &exitError{code: exitUsage, err: errors.Join(err, store.Close())}
-	}
-	run := proc.Foreground{
-		Command: command, Env: g.Env(), Grace: jobs.DefaultGrace, Linger: f.linger, Log: a.logger(),
-		Lives: func(n int) {
-			a.say(fmt.Sprintf("the command has ended, and left %s running: waiting up to %s (--linger)", view.Plural(n, "process"), view.Roughly(f.linger)))
-		},
-	}
-	if f.onRefusal == stopOnRefusal {
-		run.Stop = g.Exhausted()
-	}
 	if runtime.GOOS == "darwin" {
 		a.say("on macOS programs in Go trust the keychain alone: their calls to metered hosts fail; --tunnel HOST lets them pass unmetered")
 	}
-	unread := make(chan os.Signal, 1) // so that a signal does not cut closing short
-	signal.Notify(unread, proc.Ending()...)
-	code, ended, err := run.Run(ctx)
-	defer time.AfterFunc(longestClose, func() { signal.Stop(unread) }).Stop()
-	if err != nil {
-		return errors.Join(notStarted(command[0], err), g.Close(), store.Close())
-	}
-	left := g.Left(context.WithoutCancel(ctx))
-	err = errors.Join(g.Close(), store.Close())
-	tally := g.Tally()
-	for i, line := range tally.Lines(cmp.Or(f.labels.Job, command[0]), f.labels.Job, a.errorScreen(), left) {
-		if i > 0 || !f.quiet || !tally.Well() {
-			a.say(line)
+	m := &metering{app: a, flags: f, cfg: cfg, store: store, digest: digest, command: command}
+	for _, j := range list {
+		if j.Name == f.labels.Job {
+			m.job = j
 		}
 	}
-	if ended {
-		a.say("the command was ended because of a refusal for good; with --on-refusal continue it goes on")
-	}
-	if err != nil {
-		a.say(err.Error())
-	}
-	return f.exit(code, tally)
+	return errors.Join(m.run(context.WithoutCancel(ctx)), store.Close())
 }
 
 // meterWithin runs a command in one that is metered already.

@@ -49,6 +49,11 @@ type Spent struct {
 	Denied       int64                // refused by the upstream
 }
 
+// Saw reports whether a call to a budget was seen, or that the user wanted some to pass unseen.
+func (t *Tally) Saw(budget string) bool {
+	return t.Budgets[budget] != nil || t.Own > 0 || t.Chosen
+}
+
 // tally counts; it is safe for concurrent use.
 type tally struct {
 	mu      sync.Mutex // guards the rest

@@ -3,6 +3,7 @@ package proc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -21,7 +22,11 @@ type Foreground struct {
 	Grace   time.Duration   // between SIGTERM and SIGKILL
 	Linger  time.Duration   // how long Run waits for descendants that outlive the command
 	Lives   func(n int)     // called once before that wait, with the number of descendants
-	Log     *slog.Logger
+	// Line, unless nil, is called for each line that the command writes to standard error, and for
+	// those of standard output if both are the same file, which keeps their order: see
+	// [ReadLines]. The lines go where they went before.
+	Line func(stream, kept string, length int)
+	Log  *slog.Logger
 }
 
 // Run starts the command and waits for its end. The code is as a shell has it: 126 if it is
@@ -46,7 +51,16 @@ func (f *Foreground) Run(ctx context.Context) (code int, stopped bool, err error
 	if err := adoptOrphans(); err != nil {
 		f.Log.Warn("orphans of the command will not end with it", "error", err)
 	}
-	if c.command, err = f.start(); errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+	files := []*os.File{os.Stdin, os.Stdout, os.Stderr}
+	if f.Line != nil {
+		copied, err := f.copyErrors()
+		if err != nil {
+			return 126, false, fmt.Errorf("copy what the command prints: %w", err)
+		}
+		defer copied.end()
+		files = copied.files
+	}
+	if c.command, err = f.start(files); errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 		return 127, false, err
 	} else if err != nil {
 		return 126, false, err
@@ -66,12 +80,12 @@ func (f *Foreground) Run(ctx context.Context) (code int, stopped bool, err error
 	return c.code, stopped, nil
 }
 
-func (f *Foreground) start() (*os.Process, error) {
+func (f *Foreground) start(files []*os.File) (*os.Process, error) {
 	path, err := exec.LookPath(f.Command[0])
 	if err != nil && !errors.Is(err, exec.ErrDot) { // which a shell runs, too
 		return nil, err
 	}
-	attr := &os.ProcAttr{Env: f.Env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}}
+	attr := &os.ProcAttr{Env: f.Env, Files: files}
 	p, err := os.StartProcess(path, f.Command, attr)
 	if errors.Is(err, syscall.ENOEXEC) { // a script without an interpreter line
 		return os.StartProcess("/bin/sh", slices.Concat([]string{"sh", path}, f.Command[1:]), attr)
