@@ -100,7 +100,9 @@ func (m *cronModel) grace(i int) time.Duration {
 	return min(m.missed, m.ticks[i+1].Sub(m.ticks[i])/2)
 }
 
-func place(tick time.Time, region string) string { return tick.UTC().Format(time.RFC3339) + " " + region }
+func place(tick time.Time, region string) string {
+	return tick.UTC().Format(time.RFC3339) + " " + region
+}
 
 // pass is that a clock shows an instant: what can have no run any more is missed, or skipped.
 func (m *cronModel) pass(now time.Time) {

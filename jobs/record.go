@@ -27,7 +27,7 @@ const (
 	Skipped Outcome = "skipped"
 	// Missed: no daemon took the tick in time, or cron did not start it.
 	Missed Outcome = "missed"
-	// Lost: its daemon stopped renewing the claim, and the pass was declared dead.
+	// Lost: its process stopped renewing the claim, and the pass was declared dead.
 	Lost Outcome = "lost"
 )
 
@@ -57,7 +57,7 @@ const (
 	ReasonNotStarted  = "not_started" // missed: cron, or whatever starts the job, did not run it in time
 	ReasonLate        = "late"        // missed: it is past max_late; also of a pass that was deferred
 	ReasonCatchUp     = "catch_up"    // missed: newer ticks are caught up instead
-	ReasonCrashed     = "crashed"     // lost: its daemon stopped renewing the claim; skipped: not started before that
+	ReasonCrashed     = "crashed"     // lost: its process stopped renewing the claim; skipped: not started before that
 	ReasonFenced      = "fenced"      // lost: another daemon took it for dead
 	ReasonUnchanged   = "unchanged"   // succeeded: the upstream has nothing new since an earlier file
 	ReasonDrained     = "drained"     // skipped: the daemon was stopped

@@ -246,7 +246,7 @@ func (c *claim) lost(at clocks) Record {
 	record.Tick, record.Kind, record.Host, record.Note = InstantOf(c.Tick), c.Kind, placeOf(c.Holder), c.note()
 	record.Request = c.request()
 	record.Started, record.Ended = InstantOf(c.Since), Instant{at.wall}
-	record.Error = fmt.Sprintf("what ran it, %s, stopped renewing its claim", record.Host)
+	record.Error = fmt.Sprintf("the pass, %s, stopped renewing its claim", record.Host)
 	return record
 }
 

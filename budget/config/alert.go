@@ -30,7 +30,7 @@ type Alert struct {
 
 // AlertOn is a kind of news that an alert tells of.
 type AlertOn struct {
-	Kind string // "exhausted", "forecast", "starved", "failed", "locked", "drift", "outage", "lost" or "used"
+	Kind string // "exhausted", "forecast", "starved", "failed", "locked", "drift", "outage", "lost", "missed" or "used"
 	// Percent of a limit, 10 to 100; only for "used".
 	Percent int64
 }
@@ -50,7 +50,7 @@ type SMTP struct {
 // alertForms are the values of as, alertKinds those of on besides "used N%".
 var (
 	alertForms = []string{"json", "slack", "discord", "ntfy", "healthchecks"}
-	alertKinds = []string{"exhausted", "forecast", "starved", "failed", "locked", "drift", "outage", "lost"}
+	alertKinds = []string{"exhausted", "forecast", "starved", "failed", "locked", "drift", "outage", "lost", "missed"}
 )
 
 // leastUsed and mostUsed bound the percentage of "used N%": it ends 5 below.
@@ -109,17 +109,20 @@ func (c *Config) readAlert(node Node) Alert {
 	a.On = readAlertOn(t["on"])
 	a.Jobs = c.readAlertNames(t["jobs"], "job", c.jobNames())
 	a.Budgets = c.readAlertNames(t["budgets"], "budget", c.Budgets())
-	if t["on"].Exists() && slices.Contains(a.On, AlertOn{Kind: "starved"}) && !c.maySomeStarve(&a) {
+	if t["on"].Exists() && slices.Contains(a.On, AlertOn{Kind: "starved"}) && !c.someJobHas("stale_after", &a) {
 		t["on"].Warn("alert %s tells of starved jobs, and none of its jobs has a stale_after: write how long a job may be without a complete pass, such as stale_after = \"26h\", into its table", a.Name)
+	}
+	if t["on"].Exists() && slices.Contains(a.On, AlertOn{Kind: "missed"}) && !c.someJobHas("started_by", &a) {
+		t["on"].Warn("alert %s tells of missed runs of jobs that cron starts, and none of its jobs has started_by = \"cron\"", a.Name)
 	}
 	return a
 }
 
-// maySomeStarve reports whether a job that an alert is for has a stale_after.
-func (c *Config) maySomeStarve(a *Alert) bool {
+// someJobHas reports whether a job that an alert is for has a key.
+func (c *Config) someJobHas(name string, a *Alert) bool {
 	return slices.ContainsFunc(c.Jobs, func(job Node) bool {
 		return (len(a.Jobs) == 0 || matchesName(a.Jobs, job.Key())) &&
-			slices.ContainsFunc(job.children(), func(key Node) bool { return key.Key() == "stale_after" })
+			slices.ContainsFunc(job.children(), func(key Node) bool { return key.Key() == name })
 	})
 }
 

@@ -147,8 +147,8 @@ func (a *app) readJobs(names []string, f runFlags) (*config.Config, []*jobs.Job,
 	return cfg, list, nil
 }
 
-// chooseJobs picks the jobs named, or all. Command jobs are left out where a sandbox
-// replaces the upstreams.
+// chooseJobs picks the jobs named, or all. Jobs that cron starts are left out with --once, and all
+// but fetch jobs where a sandbox replaces the upstreams.
 func (a *app) chooseJobs(list []*jobs.Job, names []string, f runFlags) ([]*jobs.Job, error) {
 	switch {
 	case len(list) > 0:
@@ -170,29 +170,30 @@ func (a *app) chooseJobs(list []*jobs.Job, names []string, f runFlags) ([]*jobs.
 			switch {
 			case job == nil:
 				return nil, usage("unknown job %q: %s has %s", name, a.configPath, strings.Join(known, ", "))
+			case job.StartedBy == jobs.StartedByCron:
+				return nil, usage("cron starts job %s: run its command yourself, quotactl meter --job %s -- COMMAND", name, name)
 			case slices.Contains(chosen, job):
 				return nil, usage("job %q is named twice; name it once", name)
 			}
 			chosen = append(chosen, job)
 		}
 	}
-	if !f.sandbox {
-		return chosen, nil
-	}
-	var fetches []*jobs.Job
-	var commands []string
+	var kept []*jobs.Job
 	for _, job := range chosen {
-		if job.Fetch == nil {
-			commands = append(commands, job.Name)
-			continue
+		switch {
+		case job.StartedBy == jobs.StartedByCron && (f.once || f.sandbox):
+			a.logger().Info("job left out: cron starts it", "job", job.Name)
+		case job.Fetch == nil && f.sandbox:
+			a.logger().Warn("command job skipped: the sandbox serves only fetch jobs", "job", job.Name)
+		default:
+			kept = append(kept, job)
 		}
-		fetches = append(fetches, job)
 	}
-	for _, name := range commands {
-		a.logger().Warn("command job skipped: the sandbox serves only fetch jobs", "job", name)
-	}
-	if len(fetches) == 0 {
+	switch {
+	case len(kept) > 0:
+		return kept, nil
+	case f.sandbox:
 		return nil, usage("there is no fetch job to run in the sandbox")
 	}
-	return fetches, nil
+	return nil, usage("cron starts all jobs of %s: run their commands yourself, quotactl meter --job JOB -- COMMAND", a.configPath)
 }

@@ -241,7 +241,7 @@ func under(budgets []budget.Status, least answer.Threshold) error {
 // statusText shows the overview: on a terminal at a glance, else as tables.
 func statusText(on screen.Screen, o look.Overview, all bool) string {
 	var parts []string
-	alone := len(o.Jobs) > 0 && len(o.Daemons) == 0
+	alone := jobview.Unstarted(o.Jobs, o.Daemons)
 	if alone && on.Terminal {
 		parts = append(parts, jobview.NoDaemon(on))
 	}

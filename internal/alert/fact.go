@@ -19,6 +19,7 @@ const (
 	kindDrift     = "drift"
 	kindOutage    = "outage"
 	kindLost      = "lost"
+	kindMissed    = "missed"
 	kindUsed      = "used"
 	kindTest      = "test"
 )
@@ -224,5 +225,14 @@ func ofStarved(j *jobs.Job, complete time.Time, last jobs.Outcome, since, now, u
 		f.begin += "; the last one ended at " + instant(complete)
 	}
 	f.end = j.Name + " is no longer starved"
+	return f
+}
+
+// ofMissed is whether runs of a job are missing that cron is to start.
+func ofMissed(j *jobs.Job, missed *jobs.MissedTicks, now, until int64) fact {
+	f := fact{subject: subject{Kind: kindMissed, Budget: j.Budget, Job: j.Name}, at: now, until: until, on: missed != nil, off: missed == nil}
+	if f.end = j.Name + " runs again"; missed != nil {
+		f.begin = fmt.Sprintf("the run of %s of %s is missing: cron has not started quotactl meter --job %s", j.Name, instant(missed.First.Time), j.Name)
+	}
 	return f
 }

@@ -81,7 +81,7 @@ func (w *Watcher) see(ctx context.Context, now Now, at int64) sight {
 			switch on.Kind {
 			case kindUsed:
 				used = append(used, on.Percent)
-			case kindExhausted, kindFailed, kindLost, kindStarved:
+			case kindExhausted, kindFailed, kindLost, kindStarved, kindMissed:
 				forJobs = true
 			case kindForecast:
 				forPlan = true
@@ -143,6 +143,10 @@ func (w *Watcher) seeJobs(ctx context.Context, all []*jobs.Job, s *sight, until 
 		return err
 	}
 	for i, j := range all {
+		ends := func(at int64) int64 { return until(j.Budget, at) }
+		if j.StartedBy == jobs.StartedByCron {
+			s.facts = append(s.facts, ofMissed(j, views[i].Missed, s.at, ends(s.at)))
+		}
 		if views[i].Last == nil {
 			continue
 		}
@@ -161,7 +165,6 @@ func (w *Watcher) seeJobs(ctx context.Context, all []*jobs.Job, s *sight, until 
 			slices.SortStableFunc(list, func(a, b jobs.Record) int { return cmp.Compare(ended(a), ended(b)) })
 		}
 		w.ended[j.Name] = max(seen, ended(last))
-		ends := func(at int64) int64 { return until(j.Budget, at) }
 		for i, record := range list {
 			still := int64(0)
 			if i == len(list)-1 {

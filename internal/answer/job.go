@@ -82,6 +82,8 @@ func (v Job) State() string {
 		return "waiting"
 	case len(v.Deferred) > 0:
 		return "deferred"
+	case v.Missed != nil:
+		return string(jobs.Missed)
 	}
 	return "idle"
 }

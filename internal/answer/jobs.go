@@ -1,6 +1,7 @@
 package answer
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 
@@ -18,11 +19,12 @@ type Jobs struct {
 }
 
 type jobState struct {
-	Job      string  `json:"job"`
-	Budget   string  `json:"budget"`
-	Schedule string  `json:"schedule"`
-	Timezone string  `json:"timezone"`
-	Next     Instant `json:"next"` // the next tick, skipped if the job is still paused; null: no tick follows
+	Job       string  `json:"job"`
+	Budget    string  `json:"budget"`
+	Schedule  string  `json:"schedule"`
+	Timezone  string  `json:"timezone"`
+	StartedBy string  `json:"started_by"` // "daemon" or "cron"
+	Next      Instant `json:"next"`       // the next tick, skipped if the job is still paused; null: no tick follows
 	jobNow
 	Waiting     []jobs.WaitingTick  `json:"waiting"`
 	Requests    []jobs.Request      `json:"requests"`
@@ -33,6 +35,7 @@ type jobState struct {
 	Followed    Text                `json:"followed"`       // the schedule that daemons have used for the job so far; null: no daemon has seen it
 	Plan        *JobForecast        `json:"plan,omitempty"` // left out if there is none
 	Untaken     Instant             `json:"untaken"`        // a tick that no daemon has taken; null: no such tick is known
+	Missed      *jobs.MissedTicks   `json:"missed"`         // the ticks without a run since the last one that had one, if cron starts it; null: none
 }
 
 // jobNow is what a job is doing now.
@@ -50,11 +53,11 @@ func NewJobs(at time.Time, store string, daemons []jobs.Daemon, budgets []budget
 	answer := Jobs{At: Instant(at.UTC()), Store: store, Daemons: daemons, Budgets: newBudgetRates(budgets), Jobs: []jobState{}}
 	for _, v := range views {
 		answer.Jobs = append(answer.Jobs, jobState{
-			Job: v.Name, Budget: v.Budget, Schedule: v.Schedule.String(), Timezone: v.Schedule.Zone().String(), Next: Instant(v.NextTick),
+			Job: v.Name, Budget: v.Budget, Schedule: v.Schedule.String(), Timezone: v.Schedule.Zone().String(), StartedBy: cmp.Or(string(v.StartedBy), "daemon"), Next: Instant(v.NextTick),
 			jobNow:  newJobNow(v),
 			Waiting: append([]jobs.WaitingTick{}, v.Waiting...), Requests: append([]jobs.Request{}, v.Requests...),
 			Deferred: append([]jobs.DeferredPass{}, v.Deferred...),
-			Needs:    newPassNeeds(v.Expected), Last: v.Last, LastSuccess: Instant(v.LastSuccess), Followed: Text(v.Followed), Untaken: Instant(v.Untaken), Plan: ahead.Job(v.Name),
+			Needs:    newPassNeeds(v.Expected), Last: v.Last, LastSuccess: Instant(v.LastSuccess), Followed: Text(v.Followed), Untaken: Instant(v.Untaken), Missed: v.Missed, Plan: ahead.Job(v.Name),
 		})
 	}
 	return answer

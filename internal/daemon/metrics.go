@@ -63,7 +63,7 @@ func newMetrics(budgets map[string]*budget.Budget, timeout time.Duration, versio
 		drift:       counter("drift_units_total", "Units that upstreams reported as used to this process and that no charge explains.", "budget", "limit"),
 		unread:      counter("unread_total", "Values in upstreams' responses that this process could not read, by what they should have said.", "budget", "operation", "what"),
 		passes:      counter("passes_total", "Passes ended, by outcome.", "job", "outcome"),
-		missed:      counter("ticks_missed_total", "Ticks that no daemon took in time.", "job"),
+		missed:      counter("ticks_missed_total", "Ticks without a run: no daemon took them in time, or cron did not start it.", "job"),
 		runs:        counter("runs_total", "Runs ended or not started, by outcome.", "job", "region", "outcome"),
 		store: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "quotactl", Name: "store_seconds", Help: "How long the store took to answer, by call.",

@@ -35,7 +35,7 @@ func Jobs(on screen.Screen, at time.Time, daemons []jobs.Daemon, statuses []budg
 		parts = append(parts, text+view.ByPlan(on, ahead.Budget(name))+tables[name].String())
 	}
 	switch {
-	case len(daemons) > 0:
+	case !Unstarted(views, daemons):
 	case on.Terminal: // it matters most
 		parts = append([]string{NoDaemon(on)}, parts...)
 	default:
@@ -70,7 +70,7 @@ func addJob(on screen.Screen, v answer.Job, t *table.Table, at time.Time, ahead 
 		}
 		last, units = fmt.Sprintf("%s %s", on.Outcome(string(v.LastPass.Outcome)), ago), number(on, v.LastPass.Units, v.LastPass.Unknown)
 	}
-	t.Add(v.Name, next, on.Outcome(v.State()), last, units, v.Schedule.String()+" "+v.Schedule.Zone().String())
+	t.Add(v.Name, next, on.Outcome(v.State()), last, units, Schedule(v))
 	for _, note := range slices.Concat(Now(on, v), view.Deferred(on, v, at), Waits(on, v)) {
 		if note != notFollowed || alive || !on.Terminal { // a line above the jobs says that no daemon is running
 			t.Below("", note)
@@ -118,7 +118,11 @@ func Summary(on screen.Screen, list []answer.Job, at time.Time) *table.Table {
 			next = on.Outcome("paused")
 		}
 		t.Add(job.Name, job.Budget, last, next)
-		for _, note := range slices.Concat(Now(on, job), view.Deferred(on, job, at)) {
+		notes := slices.Concat(Now(on, job), view.Deferred(on, job, at))
+		if job.StartedBy == jobs.StartedByCron {
+			notes = append(notes, cron(on, job)...)
+		}
+		for _, note := range notes {
 			t.Below("", note)
 		}
 	}

@@ -4,6 +4,7 @@ package jobview
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,7 +50,7 @@ func Active(on screen.Screen, active jobs.ActivePass, progress *jobs.Record) str
 		}
 	}
 	if active.Silent {
-		text += "; its daemon stopped renewing its claim"
+		text += "; its process stopped renewing its claim"
 	}
 	return text
 }
@@ -107,8 +108,40 @@ func Waits(on screen.Screen, v answer.Job) []string {
 // notFollowed is what is said of a job that no daemon has looked at.
 const notFollowed = "no daemon has looked at it on this store yet"
 
-// Daemons says what is known of daemons that should follow the job.
+// cron says what is known of a job's runs that cron should start.
+func cron(on screen.Screen, v answer.Job) []string {
+	switch here := v.Schedule.String() + " " + v.Schedule.Zone().String(); {
+	case v.Followed == "" && v.LastPass == nil:
+		return []string{"no run of it is recorded yet: write quotactl meter --job " + v.Name + " -- before its command, where cron starts it"}
+	case v.Followed != "" && v.Followed != here:
+		return []string{"its schedule has changed; it is watched from its next run on, or once a daemon looks at it"}
+	case v.Missed != nil && v.Missed.Ticks == 1:
+		return []string{"its run of " + on.Time(v.Missed.First.Time) + " is missing: did cron start quotactl meter --job " + v.Name + "?"}
+	case v.Missed != nil:
+		return []string{fmt.Sprintf("%d runs are missing, from %s to %s: does cron start quotactl meter --job %s?", v.Missed.Ticks, on.Time(v.Missed.First.Time), on.Time(v.Missed.Newest.Time), v.Name)}
+	}
+	return nil
+}
+
+// Unstarted reports whether there are jobs that a daemon is to start, and none of the daemons lives.
+func Unstarted(list []answer.Job, daemons []jobs.Daemon) bool {
+	return len(daemons) == 0 && slices.ContainsFunc(list, func(v answer.Job) bool { return v.StartedBy == jobs.StartedByDaemon })
+}
+
+// Schedule is a job's schedule and zone, and who starts it if that is not a daemon.
+func Schedule(v answer.Job) string {
+	text := v.Schedule.String() + " " + v.Schedule.Zone().String()
+	if v.StartedBy == jobs.StartedByCron {
+		text += " (cron)"
+	}
+	return text
+}
+
+// Daemons says what is known of daemons, or of cron, that should run the job.
 func Daemons(on screen.Screen, v answer.Job) []string {
+	if v.StartedBy == jobs.StartedByCron {
+		return cron(on, v)
+	}
 	switch here := v.Schedule.String() + " " + v.Schedule.Zone().String(); {
 	case v.Followed == "":
 		return []string{notFollowed}

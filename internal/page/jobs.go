@@ -22,6 +22,7 @@ const jobsAPage = 100
 type jobRow struct {
 	Name, Budget, State, Level string
 	Schedule, Zone             string
+	Cron                       bool   // starts it
 	Outcome                    string // of the last pass; empty: there was none
 	OutcomeLevel               string
 	Last, Next                 time.Time
@@ -35,7 +36,7 @@ type jobRow struct {
 
 // newJobRow is a job's row; the plan may be empty.
 func newJobRow(one answer.Job, ahead look.Foresight) jobRow {
-	row := jobRow{Name: one.Name, Budget: one.Budget, State: one.State(), Level: levelGood, Schedule: one.Schedule.String(), Zone: one.Schedule.Zone().String(), Next: one.NextTick, view: one}
+	row := jobRow{Name: one.Name, Budget: one.Budget, State: one.State(), Level: levelGood, Schedule: one.Schedule.String(), Zone: one.Schedule.Zone().String(), Cron: one.StartedBy == jobs.StartedByCron, Next: one.NextTick, view: one}
 	if one.Pause != nil { // its ticks are skipped
 		row.Next = time.Time{}
 	}
@@ -55,7 +56,7 @@ func newJobRow(one answer.Job, ahead look.Foresight) jobRow {
 	case "paused", "deferred", "waiting", "queued":
 		row.Level = moreUrgent(row.Level, levelLow)
 	}
-	if !one.Untaken.IsZero() {
+	if !one.Untaken.IsZero() || one.Missed != nil {
 		row.Level = levelOut
 	}
 	if one.Expected != nil {
@@ -140,7 +141,7 @@ func (v *visit) jobs() sheet {
 	show := sheet{template: "jobs", title: "Jobs", place: "/jobs"}
 	key := fmt.Sprintf("%d %q", body.Page, search)
 	if seen, ok := v.state(key, list); ok {
-		body.NoDaemon = len(seen.daemons) == 0
+		body.NoDaemon = unstarted(seen.jobs, seen.daemons)
 		past, _ := v.past(key, list, timelineSpan)
 		ahead, planned := v.foresight(usual)
 		body.Planning = !planned

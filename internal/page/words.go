@@ -48,6 +48,7 @@ func needsText(e needs.Estimate) string                      { return view.Needs
 func jobByPlan(f *answer.JobForecast) string                 { return view.JobByPlan(screen.Pipe(), f) }
 func lacksText(r answer.NextRun) string                      { return jobview.Lacks(screen.Pipe(), r) }
 func beganText(kind jobs.Kind, note string) string           { return jobview.Began(kind, note) }
+func unstarted(l []answer.Job, d []jobs.Daemon) bool         { return jobview.Unstarted(l, d) }
 func heldText(h jobs.Hold) string                            { return jobview.Held(h) }
 func fitsText(runs []answer.NextRun) string                  { return line(jobview.Fits(screen.Pipe(), runs)) }
 func whyText(w budget.Why) string                            { return view.Why(screen.Pipe(), w, true) }
