@@ -25,8 +25,9 @@ const (
 	// cronMaxWait is how long a call of such a run waits for its units, unless the job says:
 	// some clients give up after five seconds.
 	cronMaxWait = 4 * time.Second
-	// cronTimeout ends such a run, unless the job says.
-	cronTimeout = 24 * time.Hour
+	// cronTimeout ends such a run, unless the job says: less than a day, so that it may hold units
+	// of a day.
+	cronTimeout = 12 * time.Hour
 )
 
 // daemonKeys are the keys that say how a daemon starts a job's runs.
