@@ -53,7 +53,7 @@ func (j *Job) startedBy(t map[string]config.Node) {
 	}
 	for _, key := range daemonKeys {
 		if t[key].Exists() {
-			t[key].Fail("job %s is started by cron, which %s is not for: take it out, or take started_by out and have the daemon start the job", j.Name, key)
+			t[key].Fail("%s says how a daemon starts job %s, but cron starts it: take %[1]s out, or started_by", key, j.Name)
 		}
 	}
 	if zone, local := cronZone(); !local && t["schedule"].Exists() && !t["timezone"].Exists() {

@@ -104,7 +104,7 @@ func (l *loader) job(node config.Node) *Job {
 	}
 	operation := l.operation(t["operation"], upstream, known)
 	switch {
-	case j.StartedBy == StartedByCron:
+	case t["started_by"].Exists():
 	case t["fetch"].Exists() && t["command"].Exists():
 		t["command"].Fail("fetch and command are both given: keep one, or make two jobs")
 	case t["fetch"].Exists():

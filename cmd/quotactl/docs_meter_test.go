@@ -62,6 +62,19 @@ func TestDocumentedMeter(t *testing.T) {
 	w.spent(3)
 }
 
+// A job that cron starts, as docs/meter.md has it: its run is recorded and planned.
+func TestDocumentedMeterOfCron(t *testing.T) {
+	w := newDocMeter(t, 10_000)
+	config := filepath.Join(w.dir, "costs.toml")
+	must.Do(t, os.WriteFile(config, append(must.Get(os.ReadFile(config))(t), w.block("toml", "watched")...), 0o600))
+	w.run(0, "quotactl", "check")
+	said := string(w.run(0, "sh", "-ec", w.block("sh", "watched")))
+	for _, part := range []string{"succeeded      3 ", "30 2 * * * Europe/Berlin", "(cron)", "3 configured", "fits: "} {
+		check.Contains(t, said, part)
+	}
+	w.spent(3)
+}
+
 // The crontabs of the README and of docs/meter.md, with the variables that cron gives.
 func TestDocumentedMeterCrontab(t *testing.T) {
 	w := newDocMeter(t, 10_000)

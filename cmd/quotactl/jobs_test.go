@@ -90,7 +90,7 @@ twice   1h       2 passes     -                      -  0 * * * * UTC
   process 7 on web1; caught up: nobody took its tick in time
 silent  1h       silent       -                      -  0 * * * * UTC
   the pass of 2026-11-20 11:00:00Z is under way since 2026-11-20 11:00:00Z, in
-  process 8 on web2; requested by ann@web1: a try; its daemon stopped renewing
+  process 8 on web2; requested by ann@web1: a try; its process stopped renewing
   its claim
 paused  12h      paused       -                      -  0 0 * * * UTC
   paused by ann@web1 since 2026-11-20 11:00:00Z: until Friday; its ticks are
@@ -165,6 +165,7 @@ func TestJobsJSON(t *testing.T) {
       "budget": "shop/main",
       "schedule": "0 */3 * * *",
       "timezone": "UTC",
+      "started_by": "daemon",
       "next": "2026-11-20T15:00:00.000000Z",
       "paused": null,
       "active": [],
@@ -176,13 +177,15 @@ func TestJobsJSON(t *testing.T) {
       },
       "last_success": "2026-11-20T09:00:00.000000Z",
       "followed": "0 */3 * * * UTC",
-      "untaken": null
+      "untaken": null,
+      "missed": null
     },
     {
       "job": "paused",
       "budget": "shop/main",
       "schedule": "0 0 * * *",
       "timezone": "UTC",
+      "started_by": "daemon",
       "next": "2026-11-21T00:00:00.000000Z",
       "paused": {
         "note": "until Friday",
@@ -232,7 +235,8 @@ func TestJobsJSON(t *testing.T) {
       "last": null,
       "last_success": null,
       "followed": null,
-      "untaken": "2026-11-20T11:00:00.000000Z"
+      "untaken": "2026-11-20T11:00:00.000000Z",
+      "missed": null
     }
   ]
 }

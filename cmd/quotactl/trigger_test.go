@@ -220,7 +220,7 @@ func TestTriggerSaysWhatIsInTheWay(t *testing.T) {
 		const want = `JOB   REGIONS  DONE
 pull  all      a pass is requested
   the pass of 1970-01-01 00:00:01Z is under way since 1970-01-01 00:00:01Z, in
-  process 7 on web1; its daemon stopped renewing its claim
+  process 7 on web1; its process stopped renewing its claim
   paused by ann@web1 since 2000-01-01 00:00:00Z: until Friday; its ticks are
   skipped, the next at 2000-01-01 01:00:00Z
   another request waits before it
