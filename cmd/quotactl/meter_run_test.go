@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -144,6 +145,21 @@ func TestMeterOfAPausedJob(t *testing.T) {
 	check.Contains(t, stderrOf(p), "the upstream moves")
 	_, err := os.Stat(filepath.Join(p.Dir, "ran"))
 	check.Equal(t, os.IsNotExist(err), true, "it was started")
+}
+
+// A run is recorded also if whoever read its errors has gone, as a crontab's pager may.
+func TestMeterRecordsForNobody(t *testing.T) {
+	t.Parallel()
+	p, _ := newCronRun(t, 9, "", "--job", "nightly", "--", "sh", "-c", "curl -sSo /dev/null https://api.example.com/v1/a; echo said >&2; exit 4")
+	read, write, err := os.Pipe()
+	must.Do(t, err)
+	p.Stderr = write
+	p.start()
+	must.Do(t, errors.Join(read.Close(), write.Close()))
+	p.exits(4)
+	runs := runsOf(p)
+	must.Equal(t, len(runs), 1, "runs")
+	check.Equal(t, runs[0].Reason, "exit 4", string(runs[0].Outcome))
 }
 
 // A run whose meter was killed is under way until its claim lapses, and keeps no other from running.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
 	"syscall"
 	"time"
@@ -51,6 +52,9 @@ func (f *Foreground) Run(ctx context.Context) (code int, stopped bool, err error
 	if err := adoptOrphans(); err != nil {
 		f.Log.Warn("orphans of the command will not end with it", "error", err)
 	}
+	// A reader of standard error that went away must not end this process before it has said, and
+	// recorded, what became of the command: writes fail instead from now on.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	files := []*os.File{os.Stdin, os.Stdout, os.Stderr}
 	if f.Line != nil {
 		copied, err := f.copyErrors()

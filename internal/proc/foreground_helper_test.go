@@ -26,6 +26,9 @@ import (
 // value is the grace and how long it lingers.
 const asMeter = "QUOTACTL_TEST_AS_METER"
 
+// asCopier has that program report each line that the command prints.
+const asCopier = "QUOTACTL_TEST_AS_COPIER"
+
 // long is a wait that does not end in a test.
 const long = 10 * time.Minute
 
@@ -82,6 +85,9 @@ func runForeground(orders string) int {
 		Command: os.Args[1:], Stop: stop,
 		Lives: func(n int) { _, _ = fmt.Fprintln(report, n, "live") },
 		Log:   slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	}
+	if os.Getenv(asCopier) != "" {
+		f.Line = func(stream, kept string, length int) { _, _ = fmt.Fprintln(report, stream, length, kept) }
 	}
 	grace, linger, _ := strings.Cut(orders, " ")
 	f.Grace, _ = time.ParseDuration(grace)
