@@ -12,7 +12,9 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/look"
 	"github.com/quotactl/quotactl/internal/must"
+	"github.com/quotactl/quotactl/jobs"
 )
 
 // Each page is well-formed, and made so that it can be read by keyboard, by a screen reader and
@@ -301,4 +303,28 @@ func TestCards(t *testing.T) {
 	check.Equal(t, card.Facts[0], "Locked until 2026-11-27 22:14:05Z: limit burst (a ban).")
 	card = newCard(status.Only("daily", ""), nil)
 	check.Equal(t, card.Level+": "+card.Figure+" "+card.Caption, "quiet: 0 of 1,000 units left, limit daily, which only observes")
+}
+
+// A job that cron starts says so, offers no pass, needs no daemon, and is urgent while a run of it
+// is missing.
+func TestCronsJob(t *testing.T) {
+	ofCron := func() *world {
+		w := newWorld(t)
+		w.reader.Jobs = w.reader.Jobs[:1]
+		w.reader.Jobs[0].StartedBy, w.reader.Jobs[0].MissedAfter = jobs.StartedByCron, time.Minute
+		w.visitor = Visitor{MayAct: true, SignedIn: true, Token: true, CSRF: "c"}
+		return w
+	}
+	w := ofCron()
+	job := w.reader.Jobs[0]
+	page := w.page(t, "/job?name="+job.Name).words()
+	check.Contains(t, page, "started by cron")
+	check.Contains(t, page, "no run of it is recorded yet")
+	check.Equal(t, strings.Contains(page, "Start a pass"), false, "it offers a pass")
+	check.Equal(t, strings.Contains(w.page(t, "/jobs").words(), "No daemon is running"), false, "it asks for a daemon")
+	w = ofCron()
+	w.job(t, job.Name, map[string]any{"schedule": job.Schedule.String() + " " + job.Schedule.Zone().String(), "until": w.now.Add(-72 * time.Hour).UnixMicro()})
+	check.Contains(t, w.page(t, "/jobs").words(), "runs are missing, from")
+	view := must.Get(w.reader.State(t.Context(), w.reader.Jobs))(t).Jobs[0]
+	check.Equal(t, newJobRow(view, look.Foresight{}).Level, levelOut)
 }
