@@ -293,7 +293,9 @@ func (l *loader) hold(node config.Node, j *Job, upstream config.Upstream, known 
 		if on, ok := node.Bool(); !ok || !on {
 			return
 		}
-		j.Hold = HoldPass
+		if j.Hold = HoldPass; j.StartedBy == StartedByCron { // which starts each run by itself
+			j.Hold = HoldRun
+		}
 	}
 	if !known || j.Regions == nil {
 		return

@@ -151,7 +151,7 @@ func (s *simulation) admit(p *pass) {
 		p.waiting = true
 		return
 	}
-	if q := j.look(len(p.runs)); len(q.needs) > 0 {
+	if q := j.look(len(p.runs)); len(q.needs) > 0 && !j.byCron() {
 		if no := j.ledger.decide(&q, s.now, &s.scratch); no != nil {
 			s.waitForUnits(p, &p.waits, no, func() { s.admit(p) })
 			return
@@ -160,6 +160,10 @@ func (s *simulation) admit(p *pass) {
 	p.waits = wait{}
 	s.slot(p)
 }
+
+// byCron reports whether nothing is asked before a run of the job starts but what it holds: cron
+// starts each region's run by itself.
+func (j *job) byCron() bool { return j.StartedBy == jobs.StartedByCron }
 
 // look is what is asked before a run starts: whether its configured needs, or one call, fit.
 func (j *job) look(regions int) ask {
@@ -178,7 +182,7 @@ func (j *job) look(regions int) ask {
 func (s *simulation) slot(p *pass) {
 	const poll = 500e3 // as the daemons do
 	j := p.job
-	if j.BudgetParallel > 0 && j.ledger.running >= j.BudgetParallel {
+	if j.BudgetParallel > 0 && !j.byCron() && j.ledger.running >= j.BudgetParallel {
 		s.later(p, s.now+poll, func() { s.slot(p) })
 		return
 	}

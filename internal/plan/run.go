@@ -192,7 +192,7 @@ func (s *simulation) endRun(p *pass, r *run) {
 	}
 	j.keeps(r)
 	switch {
-	case r.cut && !p.ended:
+	case r.cut && !p.ended && !j.byCron():
 		s.stop(p)
 	case p.waiting:
 		p.waiting = false
