@@ -158,9 +158,10 @@ func walkCron(t *testing.T, rng *rand.Rand) {
 		after(time.Until(time.Date(time.Now().Year()+1, 1, 1, 0, 0, 0, 0, time.UTC).Add(changes[rng.IntN(len(changes))])))
 	}
 	span := 4 * 24 * time.Hour
-	if spec == "* * * * *" {
+	switch spec {
+	case "* * * * *":
 		span = 3 * time.Hour
-	} else if spec == "0 0 1 * *" {
+	case "0 0 1 * *":
 		span = 70 * 24 * time.Hour
 	}
 	begin := time.Now().Truncate(time.Minute)

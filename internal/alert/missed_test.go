@@ -41,7 +41,7 @@ func TestMissed(t *testing.T) {
 			check.Equal(t, pass.Kind, jobs.Scheduled, "kind")
 		}
 		night := func(n int) { // until three o'clock
-			time.Sleep(time.Until(time.Now().Truncate(24 * time.Hour).AddDate(0, 0, n).Add(3*time.Hour + time.Second)))
+			time.Sleep(time.Until(time.Now().Truncate(24*time.Hour).AddDate(0, 0, n).Add(3*time.Hour + time.Second)))
 		}
 		night(0)
 		if time.Now().Hour() != 3 {

@@ -36,7 +36,7 @@ func TestCron(t *testing.T) {
 			check.Equal(t, strings.Join(Daemons(screen.Pipe(), c.view), "\n"), c.want)
 			check.Equal(t, c.view.State(), c.state)
 			check.Equal(t, Unstarted([]answer.Job{c.view}, nil), false, "needs a daemon")
-			check.Contains(t, Summary(screen.Pipe(), []answer.Job{c.view}, at).String(), "nightly", strings.Fields(c.want+" nightly")[0])
+			check.Contains(t, Summary(screen.Pipe(), []answer.Job{c.view}, at).String(), "nightly", strings.Fields(c.want + " nightly")[0])
 		})
 	}
 	check.Equal(t, Schedule(answer.Job{Job: job}), followed+" (cron)")
