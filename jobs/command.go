@@ -32,10 +32,14 @@ func (r *run) command() *ending {
 		return end
 	}
 	defer file.done()
-	if end = r.attempts(ctx, file); end != nil && end.outcome == Failed && !r.held.stands(r.hard) { // the lost claim may be why it failed
+	if end = r.startMeter(ctx, file); end != nil {
+		return end
+	}
+	if end = r.endMeter(r.attempts(ctx, file)); end != nil && end.outcome == Failed && !r.held.stands(r.hard) { // the lost claim may be why it failed
 		end = fenced()
 	}
-	r.spentSince(began, false)
+	r.spentSince(began, r.meter != nil)
+	r.noteMeter()
 	r.lines.end()
 	return end
 }
@@ -74,25 +78,38 @@ func (r *run) attempt(ctx context.Context, file *keptFile) *ending {
 		r.publish(soFar)
 		file.beat(ctx)
 	})()
-	return r.watch(ctx, g)
+	if r.meter == nil {
+		return r.watch(ctx, g)
+	}
+	ctx, cancel := untilClosed(ctx, r.meter.Exhausted(), errDrained) // what is said of it is what was refused
+	defer cancel()
+	return r.judged(r.watch(ctx, g))
 }
 
 // start starts the command in a process group of its own.
 func (r *run) start(file *keptFile) (*proc.Group, error) {
-	dir, err := filepath.Abs(filepath.Dir(r.job.config))
+	dir, err := r.folder()
 	if err != nil {
-		return nil, explainGone(r.job.config, err)
-	}
-	if err := checkFolder(dir); err != nil {
 		return nil, err
 	}
 	words := r.words()
 	cmd := exec.Command(words[0], words[1:]...) //nolint:gosec,noctx // the configuration's own command; it is ended by its group
 	cmd.Dir = dir
-	if cmd.Env, err = r.environ(dir, file.path()); err != nil {
+	if r.meter != nil {
+		cmd.Env = r.meter.Env()
+	} else if cmd.Env, err = r.environ(dir, file.path()); err != nil {
 		return nil, err
 	}
 	return proc.Start(cmd, r.log, r.lines.output)
+}
+
+// folder is the one in which the command runs.
+func (r *run) folder() (string, error) {
+	dir, err := filepath.Abs(filepath.Dir(r.job.cfg.File))
+	if err != nil {
+		return "", explainGone(r.job.cfg.File, err)
+	}
+	return dir, checkFolder(dir)
 }
 
 // checkFolder returns an error if the folder in which commands run does not exist.
@@ -129,7 +146,7 @@ func (r *run) environ(dir, checkpoint string) ([]string, error) {
 			name == "NOTIFY_SOCKET" // the service manager's socket, for this daemon only
 	})
 	list = append(list, "PWD="+dir,
-		"QUOTACTL_CONFIG="+filepath.Join(dir, filepath.Base(r.job.config)), "QUOTACTL_BUDGET="+r.job.Budget,
+		"QUOTACTL_CONFIG="+filepath.Join(dir, filepath.Base(r.job.cfg.File)), "QUOTACTL_BUDGET="+r.job.Budget,
 		"QUOTACTL_JOB="+r.job.Name, "QUOTACTL_REGION="+r.record.Region, "QUOTACTL_RUN="+r.label, "QUOTACTL_TICK="+r.tick.UTC().Format(TickFormat),
 		"QUOTACTL_FENCE="+strconv.FormatInt(r.held.claim.Fence, 10))
 	store := r.options.StoreURL

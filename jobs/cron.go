@@ -33,7 +33,7 @@ const (
 // daemonKeys are the keys that say how a daemon starts a job's runs.
 var daemonKeys = []string{
 	"command", "fetch", "operation", "stagger", "parallel", "catch_up", "catch_up_limit", "max_late",
-	"overlap", "on_exhausted", "retries", "retry_wait", "checkpoint",
+	"overlap", "on_exhausted", "retries", "retry_wait", "checkpoint", "meter", "keep_secret",
 }
 
 // startedBy reads who starts the job. It reports what means nothing beside that.

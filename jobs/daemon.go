@@ -33,7 +33,7 @@ const (
 // A tick up to a minute late is on time. What happens to ticks that came while no daemon
 // was running depends on each job's catch_up. All are recorded.
 func (r *Runner) Run(ctx context.Context, drain <-chan struct{}, startNow bool) error {
-	soft, cancel := untilDrained(ctx, drain)
+	soft, cancel := untilClosed(ctx, drain, errDrained)
 	defer cancel()
 	d := &daemon{runner: r, ctx: ctx, soft: soft, jobs: map[string]*followed{}, found: map[string]document{}, resuming: map[string]chan struct{}{}, visiting: make(chan struct{}, maxVisits)}
 	d.follow()

@@ -130,17 +130,17 @@ func either(ctx, other context.Context) (context.Context, context.CancelFunc) {
 	return ctx, func() { stop(); end(nil) }
 }
 
-// untilDrained is a context that ends, with errDrained, when drain is closed.
-func untilDrained(ctx context.Context, drain <-chan struct{}) (context.Context, context.CancelFunc) {
+// untilClosed is a context that ends, with a cause, when a channel is closed.
+func untilClosed(ctx context.Context, closed <-chan struct{}, cause error) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
 	select {
-	case <-drain:
-		end(errDrained)
+	case <-closed:
+		end(cause)
 	default:
 		go func() {
 			select {
-			case <-drain:
-				end(errDrained)
+			case <-closed:
+				end(cause)
 			case <-ctx.Done():
 			}
 		}()
@@ -149,7 +149,7 @@ func untilDrained(ctx context.Context, drain <-chan struct{}) (context.Context, 
 }
 
 // EndTakes is how long a stopped pass may take in addition to its grace: for the last
-// lines of a killed command, the checkpoint, the check of the claim, the sum of what was
+// lines of a killed command, its meter, the checkpoint, the check of the claim, the sum of what was
 // spent, the release of slots, the end of two holds (of a run that is not to start, and of
 // another), the look when deferred units return, and the record.
-const EndTakes = proc.PipeWait + finalWriteTimeout + 2*claimTimeout + 3*finalWriteTimeout + 3*claimTimeout + finalWriteTimeout
+const EndTakes = proc.PipeWait + meterEnds + finalWriteTimeout + 2*claimTimeout + 3*finalWriteTimeout + 3*claimTimeout + finalWriteTimeout

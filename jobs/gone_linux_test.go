@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
@@ -20,7 +21,7 @@ func TestADaemonWhoseFolderIsGone(t *testing.T) {
 	}
 	const says = "the folder in which this program was started no longer exists"
 	w := commandWorld(t, "", "exit 0")
-	w.list[0].config = "costs.toml"
+	w.list[0].cfg = &config.Config{File: "costs.toml"}
 	if run := w.onlyRun(); run.Reason != ReasonCommand || !strings.Contains(run.Error, says) {
 		t.Errorf("a command: %+v", run)
 	}

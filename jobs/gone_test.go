@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
@@ -83,7 +84,7 @@ func TestACommandWhoseFolderIsGone(t *testing.T) {
 func TestAnOutputWhoseConfigurationIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{job: oneRegion})
-		w.list[0].config = filepath.Join(w.dir, "costs.toml")
+		w.list[0].cfg = &config.Config{File: filepath.Join(w.dir, "costs.toml")}
 		must.Do(t, os.RemoveAll(w.dir))
 		run := w.once().Runs[0]
 		if run.Outcome != Failed || run.Reason != ReasonOutput || !strings.Contains(run.Error, "the configuration's folder "+w.dir+" no longer exists") || w.used() != 0 {

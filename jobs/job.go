@@ -78,11 +78,14 @@ type Job struct {
 	// secret_env names a variable, plus QUOTACTL_CONFIG, _BUDGET, _JOB, _REGION, _RUN,
 	// _TICK and _FENCE, and _STORE, _CHECKPOINT and _URL if they apply.
 	Command []string
+	// Meter has the calls of the command charged as they pass through this process. KeepSecret
+	// keeps the secrets that the configuration names out of the command's reach: see [MeteredRun].
+	Meter, KeepSecret bool
 
 	// stated is what the configured needs take in a run, and bound what the most pages of
 	// a fetch cost; nil: there are none.
 	stated, bound []needs.Amount
-	config        string // the configuration's file
+	cfg           *config.Config // whose table it is
 	credential    config.Credential
 	upstream      string
 }
@@ -139,6 +142,9 @@ type Fetch struct {
 	// relative to the working directory.
 	Output string
 }
+
+// Config is the configuration that has the job's table.
+func (j *Job) Config() *config.Config { return j.cfg }
 
 // says is what applies to every charge with the job's label.
 func (j *Job) says() budget.JobSays {
@@ -199,13 +205,14 @@ func (j *Job) partLabel(tick time.Time, part int, region string) string {
 // Same reports whether two jobs, perhaps from two readings of a configuration, do the
 // same at the same times.
 func Same(a, b *Job) bool {
-	if a.counts() != b.counts() {
+	if a.counts() != b.counts() || a.cfg.File != b.cfg.File {
 		return false
 	}
 	// Each reading of a zone makes another value: schedules were compared above.
 	x, y := *a, *b
 	x.Schedule, y.Schedule = nil, nil
 	x.stated, x.bound, y.stated, y.bound = nil, nil, nil, nil // prices are the budget's
+	x.cfg, y.cfg = nil, nil                                   // so are most other tables
 	return reflect.DeepEqual(x, y)
 }
 

@@ -77,10 +77,10 @@ func faults(cfg *config.Config) int {
 // job reads one [job.NAME] table.
 func (l *loader) job(node config.Node) *Job {
 	before := faults(l.cfg)
-	j := &Job{Name: node.Key(), config: l.cfg.File, Timeout: DefaultTimeout, Grace: DefaultGrace, MaxWait: DefaultMaxWait,
+	j := &Job{Name: node.Key(), cfg: l.cfg, Timeout: DefaultTimeout, Grace: DefaultGrace, MaxWait: DefaultMaxWait,
 		CatchUp: CatchUpNone, CatchUpLimit: DefaultCatchUpLimit, MaxLate: DefaultMaxLate, Overlap: Skip, OnExhausted: StopExhausted, RetryWait: DefaultRetryWait, History: DefaultHistory}
 	t := table(node, "budget", "schedule", "timezone", "regions", "stagger", "on_store_error", "timeout", "grace",
-		"floor", "parallel", "catch_up", "catch_up_limit", "max_late", "overlap", "on_exhausted", "retries", "retry_wait", "history", "checkpoint", "max_wait", "operation", "needs", "hold", "stale_after", "started_by", "missed_after", "ping", "ping_env", "ping_file", "fetch", "command")
+		"floor", "parallel", "catch_up", "catch_up_limit", "max_late", "overlap", "on_exhausted", "retries", "retry_wait", "history", "checkpoint", "max_wait", "operation", "needs", "hold", "stale_after", "started_by", "missed_after", "ping", "ping_env", "ping_file", "fetch", "command", "meter", "keep_secret")
 	upstream, known := l.budget(node, t["budget"], j)
 	l.schedule(node, t, j)
 	j.readRegions(t["regions"])
@@ -113,6 +113,9 @@ func (l *loader) job(node config.Node) *Job {
 		j.readCommand(t["command"])
 	default:
 		node.Fail("job %s does nothing: write [job.%s.fetch] with an operation, a url and an output, started_by = %q if your crontab starts it, or %s", j.Name, j.Name, StartedByCron, commandExample)
+	}
+	if j.StartedBy == StartedByDaemon {
+		j.readMeter(t, upstream, known)
 	}
 	l.needs(node, t, j, operation, upstream, known)
 	l.hold(t["hold"], j, upstream, known)

@@ -274,7 +274,7 @@ func (j *Job) warnCommand(node config.Node) {
 	}
 	path := program
 	if !filepath.IsAbs(path) {
-		path = filepath.Join(filepath.Dir(j.config), path)
+		path = filepath.Join(filepath.Dir(j.cfg.File), path)
 	}
 	info, err := os.Stat(path)
 	switch {

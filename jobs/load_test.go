@@ -107,8 +107,8 @@ command = ["fetch", "{region}"]
 		t.Errorf("zone %s", s.Zone())
 	}
 	for _, j := range list {
-		check.Equal(t, j.config, cfg.File, "job", j.Name, "is of")
-		j.config = ""
+		check.Equal(t, j.cfg, cfg, "job", j.Name, "is of")
+		j.cfg = nil
 	}
 	small.Schedule, large.Schedule, script.Schedule = nil, nil, nil
 	key1 := config.Credential{Label: "key1", SecretEnv: "YOUTUBE_API_KEY"}

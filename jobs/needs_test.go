@@ -223,7 +223,7 @@ func TestPricesAreNotTheJobs(t *testing.T) {
 		return newWorld(t, setup{cost: cost, fetch: "max_pages = 5"}).list[0]
 	}
 	a, b := of("1"), of("2")
-	b.config, b.Fetch.Output = a.config, a.Fetch.Output
+	b.cfg, b.Fetch.Output = a.cfg, a.Fetch.Output
 	check.Equal(t, fmt.Sprint(a.bound, b.bound), "[{videos.list 5 5}] [{videos.list 10 5}]", "at most")
 	check.Equal(t, Same(a, b), true, "they are the same")
 }

@@ -265,7 +265,7 @@ func explainGone(path string, err error) error {
 // checkOutputFolder returns an error if the output's folder is below the configuration's
 // folder and that no longer exists: made again, it would contain only the output.
 func (j *Job) checkOutputFolder(folder string) error {
-	home := filepath.Dir(j.config)
+	home := filepath.Dir(j.cfg.File)
 	if below, err := filepath.Rel(home, folder); err != nil || !filepath.IsLocal(below) {
 		return nil
 	}

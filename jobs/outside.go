@@ -134,7 +134,7 @@ func (j *Job) regionsOf(region string) []string {
 // outsideLater makes a run without a claim, and records it if the store answers at its end.
 func (r *Runner) outsideLater(ctx context.Context, j *Job, c claim, began time.Time) (Pass, error) {
 	run := Run{Region: c.Regions[0], Started: Instant{began}, Unknown: true, Warning: "the store did not answer when it began, so no charge names it"}
-	t := &tail{most: tailBytes, hide: func() func(string) string { return r.secrets.hider(j) }}
+	t := &tail{most: tailBytes, hide: func() func(string) string { return r.secrets.hider(j, nil) }}
 	ended := c.outside(ctx, OutsideRun{Line: t.line})
 	run.Ended, run.Log = Instant{r.now()}, t.lines()
 	end := ended.ending(ctx)

@@ -31,6 +31,7 @@ type run struct {
 	flush      func(*os.File) error
 	onBeat     func(do func(context.Context)) (stop func())
 	publish    func(Run) // makes its progress known
+	meter      Meter     // of its command's calls; nil: the command charges them
 
 	triesLeft int           // retries of pages (over all of them) or of the command
 	retryWait time.Duration // before the next retry

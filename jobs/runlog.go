@@ -49,13 +49,16 @@ func (p *pass) newRunLog(run *Run) *runLog {
 	if n := len(p.runs); n > 0 {
 		most = min(tailBytes, max(leastTail, tailsTogether/n))
 	}
-	t := &tail{most: most, hide: sync.OnceValue(func() func(string) string { return p.runner.secrets.hider(p.job) })}
+	t := &tail{most: most, hide: sync.OnceValue(func() func(string) string { return p.runner.secrets.hider(p.job, nil) })}
 	text := slog.NewTextHandler(t, &slog.HandlerOptions{Level: slog.LevelInfo, ReplaceAttr: inUTC})
 	return &runLog{
 		log: slog.New(both{plain.Handler(), text}), metered: slog.New(both{unbudgeted.Handler(), text}),
 		plain: plain, tail: t, most: p.runner.maxLogged,
 	}
 }
+
+// hide has other secrets removed from the lines that follow.
+func (l *runLog) hide(made func() func(string) string) { l.tail.hide = sync.OnceValue(made) }
 
 // inUTC writes times in UTC.
 func inUTC(_ []string, a slog.Attr) slog.Attr {

@@ -57,6 +57,8 @@ type Options struct {
 	// DecisionsURL is passed to commands as QUOTACTL_URL: the address where this daemon
 	// decides charges over HTTP; empty if it does not.
 	DecisionsURL string
+	// Meter starts what charges the calls of a run's command, for jobs with meter = true.
+	Meter func(context.Context, MeteredRun) (Meter, error)
 	// Sandbox is the address, scheme and host, of a sandbox that replaces all upstreams;
 	// no secret is then read or sent.
 	Sandbox *url.URL
@@ -181,7 +183,7 @@ func (r *Runner) budget(name string) *budget.Budget {
 // is started; when ctx ends it is cut at once. Once returns the passes that it tried,
 // including those that could not begin.
 func (r *Runner) Once(ctx context.Context, drain <-chan struct{}) []Pass {
-	soft, cancel := untilDrained(ctx, drain)
+	soft, cancel := untilClosed(ctx, drain, errDrained)
 	defer cancel()
 	var passes []Pass
 	for _, j := range r.list() {

@@ -3,6 +3,7 @@ package jobs
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -65,19 +66,19 @@ func (s *secrets) hide(text, hidden string) string {
 	return secret.Redact(text, hidden)
 }
 
-// hider removes the secrets from a run's lines.
-func (s *secrets) hider(j *Job) func(string) string {
+// hider removes the secrets from a run's lines, and what stands for them.
+func (s *secrets) hider(j *Job, standIns map[string]string) func(string) string {
 	if s.sandbox {
 		return func(text string) string { return text }
 	}
-	return secret.Hider(KnownSecret(j.credential, s.env), s.known()...)
+	return secret.Hider(KnownSecret(j.credential, s.env), slices.AppendSeq(s.known(), maps.Values(standIns))...)
 }
 
 // finder reports whether a text that is to be stored contains a secret.
 func (s *secrets) finder(j *Job) func(text string) bool {
 	hide := sync.OnceValue(func() func(string) string {
 		if s.sandbox {
-			return s.hider(j)
+			return s.hider(j, nil)
 		}
 		return secret.Hider("", append(s.known(), KnownSecret(j.credential, s.env))...) // a long secret is found by its pieces, too
 	})
@@ -95,10 +96,13 @@ func (s *secrets) known() []string {
 // secret reads the credential's secret and trims white space, which a shell or an editor
 // may have left and which no header keeps; empty if the job sends none.
 func (j *Job) secret(env func(string) (string, bool)) (string, error) {
-	if j.Fetch == nil || j.Fetch.Secret == (config.Secret{}) {
+	if !j.KeepSecret && (j.Fetch == nil || j.Fetch.Secret == (config.Secret{})) {
 		return "", nil
 	}
-	const advice = "or try without a key: quotactl run --once --sandbox"
+	advice := "or try without a key: quotactl run --once --sandbox"
+	if j.KeepSecret {
+		advice = "or take keep_secret out of the job"
+	}
 	if name := j.credential.SecretEnv; name != "" {
 		value, _ := env(name)
 		if value = strings.TrimSpace(value); value != "" {
@@ -119,7 +123,7 @@ func (j *Job) secret(env func(string) (string, bool)) (string, error) {
 // checkSecret rejects a secret that cannot be sent the way the job sends it.
 func (j *Job) checkSecret(secret string) error {
 	control := func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
-	if j.Fetch.Secret.Header != "" && strings.ContainsFunc(secret, control) {
+	if inQuery := j.Fetch != nil && j.Fetch.Secret.Header == ""; !inQuery && strings.ContainsFunc(secret, control) {
 		return fmt.Errorf("job %s: the secret of %s contains a control character, such as a line break, which no header can carry: write it on one line", j.Name, j.Budget)
 	}
 	return nil

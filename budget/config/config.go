@@ -109,6 +109,16 @@ type Upstream struct {
 	limitTables []string
 }
 
+// NamesHost reports whether the upstream says which hosts are its own, in any way.
+func (u *Upstream) NamesHost() bool {
+	for _, cost := range u.Costs {
+		if len(cost.Match) > 0 {
+			return true
+		}
+	}
+	return len(u.Hosts)+len(u.BaseURLs) > 0
+}
+
 // Credential is an [upstream.NAME.credential.LABEL] table: where the secret
 // is found, never the secret.
 type Credential struct {

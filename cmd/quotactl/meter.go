@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -128,7 +126,7 @@ func (a *app) meter(ctx context.Context, f meterFlags, command []string) error {
 	if runtime.GOOS == "darwin" {
 		a.say("on macOS programs in Go trust the keychain alone: their calls to metered hosts fail; --tunnel HOST lets them pass unmetered")
 	}
-	m := &metering{app: a, flags: f, cfg: cfg, store: store, digest: digest, command: command}
+	m := &metering{app: a, flags: f, cfg: cfg, store: store, command: command}
 	for _, j := range list {
 		if j.Name == f.labels.Job {
 			m.job = j
@@ -191,25 +189,6 @@ func (a *app) completeMeter(f *meterFlags, cfg *config.Config, list []*jobs.Job)
 		}
 	}
 	return nil
-}
-
-func (a *app) gatewayOptions(cfg *config.Config, f meterFlags, digest string, open func(string) (*budget.Budget, error)) gateway.Options {
-	var told sync.Map // texts
-	o := gateway.Options{
-		Config: cfg, Digest: digest, Open: open, Budgets: f.budgets, Tunnels: f.tunnels, NoHooks: f.noHooks, Java: f.java,
-		Call:   budgethttp.Options{Labels: f.labels, Log: a.logger()},
-		Secret: func(c config.Credential) string { return jobs.KnownSecret(c, a.env) },
-		Env:    os.Environ(), Screen: a.errorScreen(), Log: a.logger(),
-		Say: func(text string) {
-			if _, again := told.LoadOrStore(text, true); !again {
-				a.say(text)
-			}
-		},
-	}
-	if f.waits {
-		o.Wait = &f.wait
-	}
-	return o
 }
 
 // say writes a line about the command to standard error.

@@ -29,7 +29,6 @@ type metering struct {
 	cfg     *config.Config
 	store   open.Backend
 	job     *jobs.Job // nil: the configuration has none of that name
-	digest  string
 	command []string
 
 	code  int // of the command
@@ -109,10 +108,13 @@ func (m *metering) notRun(pass jobs.Pass) error {
 func (m *metering) do(ctx context.Context, run jobs.OutsideRun) jobs.OutsideEnd {
 	labels := m.flags.labels
 	labels.Run = run.Label
-	options := m.gatewayOptions(m.cfg, m.flags, m.digest, func(name string) (*budget.Budget, error) {
+	options := m.gatewayOptions(m.cfg, labels, m.flags.budgets, m.say, func(name string) (*budget.Budget, error) {
 		return m.budget(m.cfg, m.store, name)
 	})
-	options.Call.Labels, options.Call.Fence = labels, run.Fence
+	options.Call.Fence, options.Tunnels, options.NoHooks, options.Java = run.Fence, m.flags.tunnels, m.flags.noHooks, m.flags.java
+	if m.flags.waits {
+		options.Wait = &m.flags.wait
+	}
 	g, err := gateway.Start(context.WithoutCancel(ctx), options)
 	if err != nil {
 		m.err = &exitError{code: exitUsage, err: err}

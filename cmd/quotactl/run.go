@@ -121,6 +121,7 @@ func (a *app) runJobs(ctx context.Context, names []string, f runFlags) (err erro
 		return err
 	}
 	defer d.Close()
+	options.Meter = a.meterJobs(d.Budget)
 	options.State, options.Budgets = store, d.Budgets()
 	if f.once {
 		defer d.TellOnce(ctx, &options)()
@@ -144,6 +145,7 @@ func (a *app) readJobs(names []string, f runFlags) (*config.Config, []*jobs.Job,
 			return nil, nil, &exitError{code: exitUsage, err: err}
 		}
 	}
+	a.guard(list)
 	return cfg, list, nil
 }
 

@@ -134,11 +134,16 @@ func (d *Daemon) open(cfg *config.Config, list []*jobs.Job) (*generation, error)
 			continue
 		}
 		var err error
-		if g.budgets[name], err = open.BudgetOn(d.store, cfg, d.storeAt(cfg), name, budget.WithLog(d.log)); err != nil {
+		if g.budgets[name], err = d.Budget(cfg, name); err != nil {
 			return nil, err
 		}
 	}
 	return g, nil
+}
+
+// Budget opens a budget of a configuration on the daemon's store, which stays open.
+func (d *Daemon) Budget(cfg *config.Config, name string) (*budget.Budget, error) {
+	return open.BudgetOn(d.store, cfg, d.storeAt(cfg), name, budget.WithLog(d.log))
 }
 
 // takeOver puts a generation in force. Passes and requests under way keep the budgets
@@ -170,7 +175,7 @@ func (d *Daemon) decisions(g *generation) *serve.Server {
 	return serve.New(serve.Options{
 		Budgets: slices.Collect(maps.Values(g.budgets)),
 		Open: func(name string) (*budget.Budget, error) {
-			return open.BudgetOn(d.store, g.config, d.storeAt(g.config), name, budget.WithLog(d.log))
+			return d.Budget(g.config, name)
 		},
 		Token: d.o.Endpoint.token, ReadToken: d.o.Endpoint.readToken, Loopback: d.o.Endpoint.loopback, Log: d.log,
 		Overview: func(ctx context.Context, names []string) (answer.Overview, error) {

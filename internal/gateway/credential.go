@@ -41,14 +41,19 @@ func newCredentials(
 		for _, credential := range u.Credentials {
 			name, at := u.Name+"/"+credential.Label, cmp.Or(credential.SecretEnv, credential.SecretFile)
 			if value := strings.TrimSpace(secret(credential)); value != "" {
-				d := c.digest(value)
-				c.secrets[d], c.lengths[len(value)], c.known[name] = append(c.secrets[d], name), true, true
+				c.know(name, value)
 			} else if at != "" {
 				c.lacking[u.Name] = append(c.lacking[u.Name], fmt.Sprintf("the secret of %s, in %s, cannot be read where meter runs", name, at))
 			}
 		}
 	}
 	return c
+}
+
+// know notes what a request of a budget's credential carries.
+func (c *credentials) know(name, value string) {
+	d := c.digest(value)
+	c.secrets[d], c.lengths[len(value)], c.known[name] = append(c.secrets[d], name), true, true
 }
 
 // digest stands for a value that may be a secret.

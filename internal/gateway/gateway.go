@@ -31,6 +31,9 @@ type Options struct {
 	Open func(name string) (*budget.Budget, error)
 	// Secret returns a credential's secret; empty if it cannot be read.
 	Secret func(config.Credential) string
+	// StandIns are texts by the secrets that they stand for. The command has only these: see
+	// [standIns].
+	StandIns map[string]string
 	// Digest stands for the configuration and its store; see [Digest].
 	Digest string
 	// Call completes the calls of the command: labels, floor, policy.
@@ -59,6 +62,7 @@ type Gateway struct {
 	options     Options
 	owners      *owners
 	credentials *credentials
+	standIns    standIns
 	meters      *meters
 	tally       *tally
 	wire        *wire
@@ -98,6 +102,7 @@ func Start(ctx context.Context, o Options) (*Gateway, error) {
 		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), // mostly of programs that went away
 	}
 	g.credentials = newCredentials(o.Config.Upstreams, o.Budgets, o.Secret, o.Say)
+	g.standIns = newStandIns(o, g.credentials)
 	g.meters = &meters{gateway: g, byName: map[string]*meter{}}
 	if err := g.listen(); err != nil {
 		return nil, errors.Join(err, g.Close())

@@ -114,6 +114,8 @@ func (h *handler) serve(w http.ResponseWriter, req *http.Request, t target) {
 		c.owned = owned{}
 	case c.upstream == nil:
 		h.tally.passed(t.host, c.path)
+	case h.isMisplaced(w, c, req):
+		return
 	case h.isCharged(c, req):
 	default:
 		var err error
@@ -136,7 +138,7 @@ func (h *handler) serve(w http.ResponseWriter, req *http.Request, t target) {
 		c.admit = func() { _ = http.NewResponseController(w).EnableFullDuplex() } // every HTTP/1 connection can
 	}
 	w.Header()["Content-Type"] = nil // else the server guesses one where the upstream states none
-	h.proxy.ServeHTTP(only100{w, req.Context()}, req)
+	h.proxy.ServeHTTP(only100{w, req.Context(), h.keptOf(c)}, req)
 }
 
 // readBody reads a small body, and reports whether that is all of it. What is larger, or has no
@@ -171,11 +173,15 @@ func readBody(req *http.Request) (whole bool, err error) {
 // else it would also pass on the upstream's.
 type only100 struct {
 	http.ResponseWriter
-	ctx context.Context // of the request: it ends with the gateway, too
+	ctx  context.Context // of the request: it ends with the gateway, too
+	kept *keptSecrets
 }
 
 // WriteHeader implements http.ResponseWriter.
 func (o only100) WriteHeader(status int) {
+	if status < http.StatusOK {
+		o.kept.mask(o.Header())
+	}
 	if status != http.StatusContinue {
 		o.ResponseWriter.WriteHeader(status)
 	}
@@ -270,8 +276,9 @@ func (s sender) RoundTrip(req *http.Request) (*http.Response, error) {
 	connected := false
 	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected = true }}
 	by := cmp.Or(c.apart, s.wire.usual)
-	resp, err := by.RoundTrip(req.WithContext(httptrace.WithClientTrace(req.Context(), trace)))
-	c.sent = connected
+	kept := s.keptOf(c)
+	resp, err := by.RoundTrip(kept.putInto(c, req.WithContext(httptrace.WithClientTrace(req.Context(), trace))))
+	err, c.sent = kept.masked(err), connected
 	switch {
 	case err != nil && !connected:
 		s.charged.Remove(c.id)
@@ -286,7 +293,9 @@ func (s sender) RoundTrip(req *http.Request) (*http.Response, error) {
 // answered prepares an answer for the program.
 func (h *handler) answered(resp *http.Response) error {
 	resp.Header.Del("Alt-Svc") // HTTP/3 would go past the proxy
-	if c := callOf(resp.Request.Context()); c.flows != nil && !c.flows.ended.Load() {
+	c := callOf(resp.Request.Context())
+	h.keptOf(c).maskAnswer(resp)
+	if c.flows != nil && !c.flows.ended.Load() {
 		resp.Header.Set("Connection", "close") // what is left of the body would be read as a request
 	}
 	return nil

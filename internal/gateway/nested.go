@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -56,6 +57,11 @@ func AskOuter(ctx context.Context, env func(string) (string, bool), upstream str
 // Digest stands for a configuration and its store.
 func Digest(file, store string) string {
 	text, _ := os.ReadFile(file) // it was read a moment ago
+	if path, isFile := strings.CutPrefix(store, "sqlite:"); isFile {
+		if full, err := filepath.Abs(path); err == nil { // whatever folder the command runs in
+			store = "sqlite:" + full
+		}
+	}
 	sum := sha256.Sum256([]byte(store + "\x00" + string(text)))
 	return hex.EncodeToString(sum[:])
 }
