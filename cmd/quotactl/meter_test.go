@@ -45,13 +45,18 @@ func newMeter(t *testing.T, quota int, args ...string) (*program, *upstreamtest.
 		}
 	}, "api.example.com", "other.example.com")
 	p := newProgram(t, "https://upstream.invalid", append([]string{"meter"}, args...)...)
+	p.reaches(in)
+	must.Do(t, os.WriteFile(filepath.Join(p.Dir, "costs.toml"), fmt.Appendf(nil, meterConfig, quota), 0o600))
+	return p, in
+}
+
+// reaches has a program reach the upstreams of a test.
+func (p *program) reaches(in *upstreamtest.Internet) {
 	p.Env = slices.DeleteFunc(p.Env, func(one string) bool { // what a machine may have set
 		name, _, _ := strings.Cut(one, "=")
 		return slices.Contains([]string{"SSL_CERT_DIR", "CURL_CA_BUNDLE", "NO_PROXY", "no_proxy", "https_proxy"}, name)
 	})
-	p.Env = append(p.Env, "HTTPS_PROXY="+in.Proxy.String(), "SSL_CERT_FILE="+in.Cert, "TMPDIR="+t.TempDir())
-	must.Do(t, os.WriteFile(filepath.Join(p.Dir, "costs.toml"), fmt.Appendf(nil, meterConfig, quota), 0o600))
-	return p, in
+	p.Env = append(p.Env, "HTTPS_PROXY="+in.Proxy.String(), "SSL_CERT_FILE="+in.Cert, "TMPDIR="+p.t.TempDir())
 }
 
 // said is the program's standard error.
