@@ -221,7 +221,7 @@ func matches(pattern, operation string) bool {
 }
 
 // sample is a job for the first budget, in comments because programs under quotactl
-// meter need no job.
+// meter need no job. Its program is metered as they are.
 func sample(parts []part) string {
 	budget := ""
 	for _, p := range parts {
@@ -229,12 +229,12 @@ func sample(parts []part) string {
 			budget = p.path[1] + "/" + strings.Replace(p.path[3], `"*"`, "main", 1)
 		}
 	}
-	return fmt.Sprintf(`# A job that quotactl run starts every night. Programs that cron starts need no job: put
-# quotactl meter in front of them.
+	return fmt.Sprintf(`# A job that quotactl run starts. What cron starts needs none: put quotactl meter before it.
 # [job.nightly]
 # budget   = %q
 # schedule = "30 2 * * *"
 # command  = ["./nightly.sh"]
+# meter    = true
 `, budget)
 }
 
