@@ -75,7 +75,7 @@ type Job struct {
 	// Command is a program and its arguments. {job}, {region}, {run} and {tick} in them
 	// are replaced by the run's; no shell reads them. It runs in the configuration's
 	// folder. Its environment is the daemon's, including the credential's secret if
-	// secret_env names a variable, plus QUOTACTL_CONFIG, _BUDGET, _JOB, _REGION, _RUN,
+	// secret_env names a variable and KeepSecret is not set, plus QUOTACTL_CONFIG, _BUDGET, _JOB, _REGION, _RUN,
 	// _TICK and _FENCE, and _STORE, _CHECKPOINT and _URL if they apply.
 	Command []string
 	// Meter has the calls of the command charged as they pass through this process. KeepSecret
