@@ -17,21 +17,16 @@ import (
 func (j *Job) readMeter(t map[string]config.Node, upstream config.Upstream, known bool) {
 	j.Meter, _ = t["meter"].Bool()
 	j.KeepSecret, _ = t["keep_secret"].Bool()
-	kept := t["keep_secret"]
 	switch {
 	case t["fetch"].Exists() && (j.Meter || j.KeepSecret):
-		node := t["meter"]
-		if !j.Meter {
-			node = kept
-		}
-		node.Fail("job %s fetches: each page is charged before it is sent, and its secret is in no command's reach; take %s out", j.Name, node.Key())
+		t["fetch"].Fail("job %s fetches: each page is charged before it is sent, and its secret is in no command's reach; take meter and keep_secret out", j.Name)
 	case j.KeepSecret && !j.Meter:
-		kept.Fail("keep_secret needs meter = true: only a meter can put the secret into the command's requests")
+		t["keep_secret"].Fail("keep_secret needs meter = true: only a meter can put the secret into the command's requests")
 	case !known || !j.Meter:
 	case !upstream.NamesHost():
 		t["meter"].Fail("upstream %s names no host, so the meter would see none of its calls: give its operations a match, or write hosts or base_url in [upstream.%[1]s]", upstream.Name)
 	case j.KeepSecret:
-		j.checkKept(kept, upstream)
+		j.checkKept(t["keep_secret"], upstream)
 	}
 }
 

@@ -276,9 +276,8 @@ func (s sender) RoundTrip(req *http.Request) (*http.Response, error) {
 	connected := false
 	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected = true }}
 	by := cmp.Or(c.apart, s.wire.usual)
-	kept := s.keptOf(c)
-	resp, err := by.RoundTrip(kept.putInto(c, req.WithContext(httptrace.WithClientTrace(req.Context(), trace))))
-	err, c.sent = kept.masked(err), connected
+	resp, err := by.RoundTrip(s.keptOf(c).putInto(c, req.WithContext(httptrace.WithClientTrace(req.Context(), trace))))
+	c.sent = connected
 	switch {
 	case err != nil && !connected:
 		s.charged.Remove(c.id)

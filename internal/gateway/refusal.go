@@ -67,7 +67,7 @@ func (h *handler) refusalOf(c *call, err error) *refusal {
 	case errors.As(err, &untrusted):
 		return h.broken(c.host, http.StatusBadGateway, fmt.Sprintf("the certificate of %s does not verify: %s; if a company's proxy makes it, name that CA in SSL_CERT_FILE before meter starts; --tunnel %s lets the host pass unmetered. Nothing was charged", c.host, err, c.host))
 	}
-	return h.broken(c.host, http.StatusBadGateway, fmt.Sprintf("%s did not answer: %s", c.host, err))
+	return h.broken(c.host, http.StatusBadGateway, fmt.Sprintf("%s did not answer: %s", c.host, h.keptOf(c).hide(err.Error())))
 }
 
 // broken is the answer to a call that failed on its way.

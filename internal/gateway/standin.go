@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"io"
@@ -61,65 +62,41 @@ func (g *Gateway) keptOf(c *call) *keptSecrets {
 	return g.standIns[c.upstream.Name]
 }
 
-// isMisplaced answers a request whose stand-in gets no secret.
+// isMisplaced answers a request that carries a stand-in where it gets no secret, as far as that
+// can be seen.
 func (h *handler) isMisplaced(w http.ResponseWriter, c *call, req *http.Request) bool {
-	why := h.keptOf(c).misplaced(c, req)
-	if why != "" {
-		h.refuseWith(w, req, h.misconfigured(why))
-	}
-	return why != ""
-}
-
-// misplaced says why a request that carries a stand-in gets no secret; empty: it gets it, or
-// carries none where that can be seen.
-func (k *keptSecrets) misplaced(c *call, req *http.Request) string {
+	k := h.keptOf(c)
 	if k == nil {
-		return ""
+		return false
 	}
-	values := carriedBy(req).values
-	for _, one := range k.pairs {
-		if !slices.ContainsFunc(values, func(value string) bool { return strings.Contains(value, one.text) }) {
-			continue
-		}
-		if c.scheme != "https" {
-			return fmt.Sprintf("the request to %s is not encrypted, and the secret that the command's stand-in is for is sent over https alone", c.host)
-		}
-		if _, found := one.inQuery(req.URL.RawQuery, k.place.Query); found {
-			continue
-		}
-		if !slices.ContainsFunc(req.Header.Values(k.place.Header), func(value string) bool { _, found := one.inHeader(value); return found }) {
-			return fmt.Sprintf("the request carries the stand-in for a secret elsewhere than in %s, where the secret of [upstream.%s] says", k.where(), c.upstream.Name)
-		}
+	left := carriedBy(k.putInto(c, req)).values
+	if !slices.ContainsFunc(k.pairs, func(one standIn) bool {
+		return slices.ContainsFunc(left, func(value string) bool { return strings.Contains(value, one.text) })
+	}) {
+		return false
 	}
-	return ""
-}
-
-// where is the place of the secret in words.
-func (k *keptSecrets) where() string {
-	if k.place.Query != "" {
-		return "the query parameter " + k.place.Query
-	}
-	return "the header " + k.place.Header
+	h.refuseWith(w, req, h.misconfigured(fmt.Sprintf("the secret of [upstream.%s] is sent over https alone, and as its secret says, in %s: the request carries what stands for it in another way", c.upstream.Name, cmp.Or(k.place.Query, k.place.Header))))
+	return true
 }
 
 // putInto is a request with secrets for stand-ins.
 func (k *keptSecrets) putInto(c *call, req *http.Request) *http.Request {
-	if k == nil || c.scheme != "https" || req.URL.Scheme != "https" {
+	if k == nil || c.scheme != "https" {
 		return req
 	}
 	req = req.Clone(req.Context())
 	values := req.Header[http.CanonicalHeaderKey(k.place.Header)]
 	for _, one := range k.pairs {
-		req.URL.RawQuery, _ = one.inQuery(req.URL.RawQuery, k.place.Query)
+		req.URL.RawQuery = one.inQuery(req.URL.RawQuery, k.place.Query)
 		for i, value := range values {
-			values[i], _ = one.inHeader(value)
+			values[i] = one.inHeader(value)
 		}
 	}
 	return req
 }
 
 // inQuery is a query with the secret for the stand-in; the rest stays as it is written.
-func (s standIn) inQuery(raw, name string) (query string, found bool) {
+func (s standIn) inQuery(raw, name string) string {
 	parts := strings.Split(raw, "&")
 	for i, part := range parts {
 		key, value, _ := strings.Cut(part, "=")
@@ -127,47 +104,48 @@ func (s standIn) inQuery(raw, name string) (query string, found bool) {
 			continue
 		}
 		if is, err := url.QueryUnescape(value); err == nil && is == s.text {
-			parts[i], found = key+"="+url.QueryEscape(s.secret), true
+			parts[i] = key + "=" + url.QueryEscape(s.secret)
 		}
 	}
-	return strings.Join(parts, "&"), found
+	return strings.Join(parts, "&")
 }
 
 // inHeader is the value of a header with the secret for the stand-in, which may follow a scheme
 // or be a half of Basic.
-func (s standIn) inHeader(value string) (header string, found bool) {
+func (s standIn) inHeader(value string) string {
 	if before, isLast := strings.CutSuffix(value, s.text); isLast {
-		return before + s.secret, true
+		return before + s.secret
 	}
 	scheme, rest, _ := strings.Cut(value, " ")
 	text, err := base64.StdEncoding.DecodeString(strings.TrimSpace(rest))
 	if err != nil || !strings.EqualFold(scheme, "Basic") {
-		return value, false
+		return value
 	}
-	user, password, isPair := strings.Cut(string(text), ":")
-	if !isPair || user != s.text && password != s.text {
-		return value, false
+	halves := strings.SplitN(string(text), ":", 2)
+	for i, half := range halves {
+		if half == s.text {
+			halves[i] = s.secret
+		}
 	}
-	if user == s.text {
-		user = s.secret
+	if put := strings.Join(halves, ":"); put != string(text) {
+		return scheme + " " + base64.StdEncoding.EncodeToString([]byte(put))
 	}
-	if password == s.text {
-		password = s.secret
-	}
-	return scheme + " " + base64.StdEncoding.EncodeToString([]byte(user+":"+password)), true
+	return value
 }
 
-// text is a text without secrets.
-func (k *keptSecrets) text(text string) string { return k.redacts(k.back.Replace(text)) }
+// hide removes secrets from a text.
+func (k *keptSecrets) hide(text string) string {
+	if k == nil {
+		return text
+	}
+	return k.redacts(k.back.Replace(text))
+}
 
 // mask removes secrets from the values of headers.
 func (k *keptSecrets) mask(header http.Header) {
-	if k == nil {
-		return
-	}
 	for _, values := range header {
 		for i, value := range values {
-			values[i] = k.text(value)
+			values[i] = k.hide(value)
 		}
 	}
 }
@@ -193,22 +171,3 @@ func (u *untilTrailer) Read(b []byte) (int, error) {
 	}
 	return n, err
 }
-
-// masked is an error without secrets, since it may have what the server sent.
-func (k *keptSecrets) masked(err error) error {
-	if k == nil || err == nil {
-		return err
-	}
-	return &maskedError{err, k.text(err.Error())}
-}
-
-type maskedError struct {
-	error
-	text string
-}
-
-// Error implements error.
-func (e *maskedError) Error() string { return e.text }
-
-// Unwrap returns the cause.
-func (e *maskedError) Unwrap() error { return e.error }
