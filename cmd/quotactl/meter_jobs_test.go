@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/quotactl/quotactl/internal/answer"
@@ -266,4 +267,28 @@ func each(list []string, do func(string) string) (all []string) {
 		all = append(all, do(one))
 	}
 	return all
+}
+
+// A daemon meters the jobs that it starts, also those that a reload has made metered.
+func TestDaemonMetersJobs(t *testing.T) {
+	t.Parallel()
+	p, in := meteredJob(t, 10, "", "curl -sS https://api.example.com/v1/a")
+	path := filepath.Join(p.Dir, "costs.toml")
+	metered := string(must.Get(os.ReadFile(path))(t))
+	must.Do(t, os.WriteFile(path, []byte(strings.Replace(metered, "meter = true", "", 1)), 0o600))
+	p.Args = []string{"quotactl", "run", "--now", "--log-format", "text"}
+	p.start()
+	p.logged(`pass ended.*outcome=succeeded.*units=0`) // its call is seen by nobody
+	p.rewrite(metered)
+	p.logged("jobs_changed=nightly")
+	trigger := newProgram(t, "", "trigger", "nightly")
+	trigger.Dir = p.Dir
+	trigger.start()
+	trigger.exits(0)
+	p.logged(`msg=output .*run=nightly/.* stream=meter line="nightly: 1 call, 1 unit of shop/main"`)
+	p.logged(`pass ended.*outcome=succeeded.*units=1`)
+	p.signal(syscall.SIGTERM)
+	p.exits(0)
+	check.Equal(t, len(in.Requests()), 2, "requests")
+	check.Equal(t, len(must.Get(filepath.Glob(filepath.Join(tempOf(p), "*")))(t)), 0, "files are left")
 }
