@@ -139,6 +139,15 @@ func Parse(path string) (*Config, error) {
 	return readConfig(path, root), nil
 }
 
+// ParseText is Parse for a text that is in no file; the name is for messages.
+func ParseText(name, text string) (*Config, error) {
+	root, err := parseText(name, text)
+	if err != nil {
+		return nil, err
+	}
+	return readConfig(name, root), nil
+}
+
 // Load reads a file that must have no errors. From its job tables it reads only the keys
 // of [budget.JobSays]. The error is [Errors], with all of them.
 func Load(path string) (*Config, error) {

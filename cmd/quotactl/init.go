@@ -94,7 +94,9 @@ func (a *app) init(names, only []string, toStdout, asJSON bool) error {
 	if toStdout {
 		return writeText(a.stdout, string(text))
 	}
-	if err := writeNew(a.configPath, text); err != nil {
+	if err := writeNew(a.configPath, text); errors.Is(err, fs.ErrExist) {
+		return usage("%s already exists: write to another file with --config FILE, or to standard output with --stdout", a.configPath)
+	} else if err != nil {
 		return err
 	}
 	if asJSON {
@@ -109,9 +111,6 @@ func (a *app) init(names, only []string, toStdout, asJSON bool) error {
 // writeNew writes a file that is not there yet, whole or not at all.
 func writeNew(path string, text []byte) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if errors.Is(err, fs.ErrExist) {
-		return usage("%s already exists: write to another file with --config FILE, or to standard output with --stdout", path)
-	}
 	if err != nil {
 		return fmt.Errorf("write the configuration: %w", err)
 	}

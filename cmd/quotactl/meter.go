@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -33,6 +32,9 @@ does --on-refusal stop. The exit code is then 75, else the command's own; with
 --keep-exit always the command's own. It is 69 if the command failed and the
 store did not decide a call, and 2 if the configuration lacks something.
 
+With --observe it charges and refuses nothing, reads no configuration, and says
+on standard error what the command called; --draft writes a configuration of it.
+
 A program with a list of CAs of its own, or a pinned key, refuses the proxy:
 --tunnel HOST lets its calls pass unmetered. See docs/meter.md.`
 
@@ -48,7 +50,10 @@ type meterFlags struct {
 	java      bool
 	noHooks   bool
 	quiet     bool
-	waits     bool // --wait was given
+	waits     bool     // --wait was given
+	observes  bool     // --observe was given
+	hosts     []string // to observe
+	draft     string   // file
 }
 
 const (
@@ -65,14 +70,21 @@ func newMeterCommand(a *app) *cobra.Command {
 		Short: "Run a program and charge the calls that it makes",
 		Long:  meterLong,
 		Example: `  quotactl meter --job nightly -- python3 nightly.py
-  quotactl meter --budget youtube/key1 --wait 2m -- ./feeds.sh`,
+  quotactl meter --budget youtube/key1 --wait 2m -- ./feeds.sh
+  quotactl meter --observe=api.example.com --draft costs.toml -- ./feeds.sh`,
 		DisableFlagsInUseLine: true,
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveDefault
 		},
 		Args: meterArguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f.waits = cmd.Flags().Changed("wait")
+			f.waits, f.observes = cmd.Flags().Changed("wait"), cmd.Flags().Changed("observe")
+			if err := f.observation(cmd); err != nil {
+				return err
+			}
+			if f.observes {
+				return a.observe(cmd.Context(), f, args)
+			}
 			return a.meter(cmd.Context(), f, args)
 		},
 	}
@@ -87,6 +99,9 @@ func newMeterCommand(a *app) *cobra.Command {
 	spanVar(flags, &f.linger, "linger", defaultLinger, "wait up to `SPAN` for what the command has left running")
 	flags.BoolVar(&f.java, "java", false, "meter programs in Java, too")
 	flags.BoolVar(&f.noHooks, "no-hooks", false, "add no hooks to Python and Node")
+	flags.StringSliceVar(&f.hosts, "observe", nil, "charge nothing, and say what the command calls at `HOSTS`: names, or '*' for all")
+	flags.Lookup("observe").NoOptDefVal = ofPresets
+	flags.StringVar(&f.draft, "draft", "", "write what --observe sees as a configuration to a new `FILE`")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "say nothing at the end if all calls went well")
 	return cmd
 }
@@ -95,6 +110,8 @@ func meterArguments(cmd *cobra.Command, args []string) error {
 	switch dash := cmd.ArgsLenAtDash(); {
 	case dash < 0:
 		return usage("-- is missing before the command; write %s", cmd.UseLine())
+	case dash != 0 && cmd.Flags().Changed("observe"):
+		return usage("%s before --; the hosts of --observe follow an equals sign: --observe=%s", view.Plural(dash, "argument"), strings.Join(args[:dash], ","))
 	case dash != 0:
 		return usage("%s before --; write %s", view.Plural(dash, "argument"), cmd.UseLine())
 	case len(args) == 0 || args[0] == "":
@@ -119,12 +136,6 @@ func (a *app) meter(ctx context.Context, f meterFlags, command []string) error {
 	store, err := a.openStore(ctx, cfg)
 	if err != nil {
 		return err
-	}
-	if err := proc.Undumpable(); err != nil { // its memory has the CA's key
-		a.logger().Warn("other processes of this user may read the memory of this one", "error", err)
-	}
-	if runtime.GOOS == "darwin" {
-		a.say("on macOS programs in Go trust the keychain alone: their calls to metered hosts fail; --tunnel HOST lets them pass unmetered")
 	}
 	m := &metering{app: a, flags: f, cfg: cfg, store: store, command: command}
 	for _, j := range list {

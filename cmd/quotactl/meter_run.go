@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"slices"
 	"strconv"
 	"time"
@@ -25,11 +26,12 @@ import (
 // metering is a run of the command.
 type metering struct {
 	*app
-	flags   meterFlags
-	cfg     *config.Config
-	store   open.Backend
-	job     *jobs.Job // nil: the configuration has none of that name
-	command []string
+	flags       meterFlags
+	cfg         *config.Config
+	store       open.Backend
+	job         *jobs.Job // nil: the configuration has none of that name
+	command     []string
+	observation *gateway.Observation // nil: calls are metered
 
 	code  int // of the command
 	tally gateway.Tally
@@ -106,6 +108,12 @@ func (m *metering) notRun(pass jobs.Pass) error {
 
 // do runs the command behind a gateway, and says what became of its calls.
 func (m *metering) do(ctx context.Context, run jobs.OutsideRun) jobs.OutsideEnd {
+	if err := proc.Undumpable(); err != nil { // its memory has the CA's key
+		m.logger().Warn("other processes of this user may read the memory of this one", "error", err)
+	}
+	if runtime.GOOS == "darwin" {
+		m.say("on macOS programs in Go trust the keychain alone: their calls to metered hosts fail; --tunnel HOST lets them pass unmetered")
+	}
 	labels := m.flags.labels
 	labels.Run = run.Label
 	options := m.gatewayOptions(m.cfg, labels, m.flags.budgets, m.say, func(name string) (*budget.Budget, error) {
@@ -114,6 +122,9 @@ func (m *metering) do(ctx context.Context, run jobs.OutsideRun) jobs.OutsideEnd 
 	options.Call.Fence, options.Tunnels, options.NoHooks, options.Java = run.Fence, m.flags.tunnels, m.flags.noHooks, m.flags.java
 	if m.flags.waits {
 		options.Wait = &m.flags.wait
+	}
+	if options.Observe = m.observation; m.observation != nil {
+		options.Digest = "observe"
 	}
 	g, err := gateway.Start(context.WithoutCancel(ctx), options)
 	if err != nil {
@@ -145,9 +156,12 @@ func (m *metering) do(ctx context.Context, run jobs.OutsideRun) jobs.OutsideEnd 
 	err = g.Close()
 	m.tally = g.Tally()
 	for i, line := range m.tally.Lines(cmp.Or(labels.Job, m.command[0]), labels.Job, m.errorScreen(), left) {
-		if i > 0 || !m.flags.quiet || !m.tally.Well() {
+		if i > 0 || m.observation == nil && (!m.flags.quiet || !m.tally.Well()) {
 			m.say(line)
 		}
+	}
+	if m.observation != nil && !m.flags.quiet {
+		m.writeObserved()
 	}
 	switch {
 	case stopped && m.tally.Exhausted != nil:

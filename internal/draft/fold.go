@@ -55,7 +55,7 @@ var (
 	versions = lazily(`^(?:api|data|rest|version)$`) // a number or date after these is a version
 	prefixed = lazily(`^(?:[a-z]{2,6}_)+([A-Za-z0-9]{8,})$`)
 	hex      = lazily(`^(?:[0-9a-fA-F]{16,}|[0-9a-f-]*[0-9][0-9a-f-]*)$`)
-	code     = lazily(`^[A-Z0-9]*[A-Z][A-Z0-9]*[0-9][A-Z0-9]*$|^[0-9][A-Z0-9]*[A-Z][A-Z0-9]*$`) // capitals and digits
+	code     = lazily(`^[A-Z0-9]*(?:[A-Z][0-9]|[0-9][A-Z])[A-Z0-9]*$`)
 	ticket   = lazily(`^[A-Z]{2,10}-\d+$`)
 	plain    = lazily(`^\$?[A-Za-z0-9._-]*$`)
 	run      = lazily(`[A-Za-z]+`)

@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -30,7 +31,8 @@ type authority struct {
 	leaves map[string]*tls.Certificate // by host
 }
 
-// newAuthority makes the authority for hosts, in small letters; "*.x" stands for all hosts below x.
+// newAuthority makes the authority for hosts, in small letters; "*.x" stands for all hosts below x,
+// and "*" for all.
 // Its certificates are valid from a day before now, for clocks that are slow, to 398 days after.
 func newAuthority(hosts []string, now time.Time) (*authority, error) {
 	a := &authority{hosts: hosts, leaves: map[string]*tls.Certificate{}}
@@ -45,6 +47,9 @@ func newAuthority(hosts []string, now time.Time) (*authority, error) {
 		if net.ParseIP(host) == nil {
 			between.PermittedDNSDomains = append(between.PermittedDNSDomains, strings.TrimPrefix(host, "*."))
 		}
+	}
+	if slices.Contains(hosts, "*") {
+		between.PermittedDNSDomains = nil
 	}
 	var rootKey *ecdsa.PrivateKey
 	var err error

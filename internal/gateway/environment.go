@@ -147,7 +147,9 @@ func exemptions(env environment, hosts []string) (kept, removed []string) {
 	isSeparator := func(r rune) bool { return strings.ContainsRune(", \t", r) }
 	entries := strings.FieldsFunc(env["NO_PROXY"]+","+env["no_proxy"], isSeparator)
 	for i, entry := range slices.Concat(entries, neverProxied) {
-		covers := slices.ContainsFunc(hosts, func(host string) bool { return exempts(entry, host) })
+		covers := slices.ContainsFunc(hosts, func(host string) bool {
+			return exempts(entry, host) && (host != "*" || !slices.Contains(neverProxied, entry))
+		})
 		if !covers && !slices.Contains(kept, entry) {
 			kept = append(kept, entry)
 		}

@@ -44,6 +44,8 @@ type Options struct {
 	Wait *time.Duration
 	// Tunnels are hosts that are not opened.
 	Tunnels []string
+	// Observe is set to note calls instead of metering them: then nothing is charged.
+	Observe *Observation
 	// Env is the environment in which the command would run without a gateway.
 	Env []string
 	// Temp is the folder for the certificates; empty: the system's.
@@ -83,7 +85,14 @@ type Gateway struct {
 
 // Start starts a gateway. The error says what to mend.
 func Start(ctx context.Context, o Options) (*Gateway, error) {
-	owners, err := newOwners(o.Config.Upstreams, o.Tunnels)
+	tunnels := o.Tunnels
+	if o.Observe != nil {
+		tunnels = nil
+	}
+	owners, err := newOwners(o.Config.Upstreams, tunnels)
+	if err == nil && o.Observe != nil {
+		err = owners.observe(o.Observe, o.Tunnels)
+	}
 	if err != nil {
 		return nil, err
 	}

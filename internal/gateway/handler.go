@@ -26,12 +26,13 @@ type call struct {
 	owned
 	target
 	method  string
-	budget  string // the budget's name; empty: it is not charged
-	foreign bool   // it carries none of the budget's known secrets
-	id      string // of the charge that the program has made
-	sent    bool   // to the upstream
-	flows   *flow  // the body, if it flows while the answer does; nil: it was read
-	admit   func() // prepares the program's connection for that
+	budget  string               // the budget's name; empty: it is not charged
+	foreign bool                 // it carries none of the budget's known secrets
+	id      string               // of the charge that the program has made
+	sent    bool                 // to the upstream
+	noted   func(*http.Response) // takes the answer of a call that is observed; nil: it is not
+	flows   *flow                // the body, if it flows while the answer does; nil: it was read
+	admit   func()               // prepares the program's connection for that
 }
 
 // shown is the call as a message may show it: with its path, which may have a secret, up to the first
@@ -112,6 +113,8 @@ func (h *handler) serve(w http.ResponseWriter, req *http.Request, t target) {
 	case !h.owners.opens(t.host, t.port):
 		h.tally.tunnel(t.authority(), h.owners.tunnels(t.host))
 		c.owned = owned{}
+	case h.options.Observe != nil:
+		h.observe(c, req)
 	case c.upstream == nil:
 		h.tally.passed(t.host, c.path)
 	case h.isMisplaced(w, c, req):
@@ -278,6 +281,9 @@ func (s sender) RoundTrip(req *http.Request) (*http.Response, error) {
 	by := cmp.Or(c.apart, s.wire.usual)
 	resp, err := by.RoundTrip(s.keptOf(c).putInto(c, req.WithContext(httptrace.WithClientTrace(req.Context(), trace))))
 	c.sent = connected
+	if c.noted != nil && connected {
+		c.noted(resp)
+	}
 	switch {
 	case err != nil && !connected:
 		s.charged.Remove(c.id)

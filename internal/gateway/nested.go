@@ -69,7 +69,7 @@ func Digest(file, store string) string {
 // about answers AskOuter.
 func (f *front) about(w http.ResponseWriter, req *http.Request) {
 	answer := Outer{Config: f.options.Digest, Job: f.options.Call.Labels.Job}
-	if upstream := req.URL.Query().Get("upstream"); upstream != "" && f.owners.meters(upstream) {
+	if upstream := req.URL.Query().Get("upstream"); upstream != "" && f.options.Observe == nil && f.owners.meters(upstream) {
 		told, _ := f.charged.ContainsOrAdd("upstream "+upstream, struct{}{})
 		answer.First = !told
 	}

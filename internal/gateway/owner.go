@@ -21,6 +21,7 @@ type owners struct {
 	routes    *budgethttp.Routes // operations are written "upstream operation"
 	places    []place
 	tunnelled []string // hosts that are never opened
+	observed  []place  // are opened instead of the places; "*" is every name. Nil: the places are
 }
 
 // place is a host, or what is below a path of it, that an upstream names.
@@ -95,7 +96,7 @@ func (o *owners) addTunnels(tunnels []string) error {
 // names are the hosts whose calls are opened, sorted; some begin with "*.", some are addresses.
 func (o *owners) names() []string {
 	var names []string
-	for _, p := range o.places {
+	for _, p := range o.opened() {
 		if !p.tunnel {
 			names = append(names, p.host)
 		}
@@ -104,9 +105,16 @@ func (o *owners) names() []string {
 	return slices.Compact(names)
 }
 
+func (o *owners) opened() []place {
+	if o.observed != nil {
+		return o.observed
+	}
+	return o.places
+}
+
 // opens reports whether calls to a host and port are opened.
 func (o *owners) opens(host string, port int) bool {
-	return slices.ContainsFunc(o.places, func(p place) bool {
+	return slices.ContainsFunc(o.opened(), func(p place) bool {
 		return !p.tunnel && p.covers(host, port)
 	}) && !budgethttp.Covers(o.tunnelled, host)
 }
@@ -121,6 +129,9 @@ func (o *owners) tunnels(host string) bool {
 // covers reports whether a place is at a host and port.
 func (p place) covers(host string, port int) bool {
 	if p.port == 0 && port != 443 && port != 80 || p.port != 0 && p.port != port {
+		return false
+	}
+	if p.host == "*" && net.ParseIP(host) != nil { // certificates are for names alone
 		return false
 	}
 	return budgethttp.Covers([]string{p.host}, host)

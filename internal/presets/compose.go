@@ -37,6 +37,9 @@ func Compose(names, only []string) ([]byte, error) {
 	for _, p := range parts {
 		text += p.text
 	}
+	if len(parts) == 0 {
+		return []byte(text), nil
+	}
 	return []byte(text + "\n" + sample(parts)), nil
 }
 

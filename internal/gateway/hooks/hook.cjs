@@ -11,7 +11,7 @@ try {
   const mark = Symbol.for('quotactl.meter') // another meter's hook has read the same variables
 
   const ascii = host => domainToASCII(String(host)).replace(/\.$/, '')
-  const metered = name => name !== '' && hosts.some(h => name === h || (h[0] === '*' && name.endsWith(h.slice(1))))
+  const metered = name => name !== '' && !/^[\d.]+$|:/.test(name) && hosts.some(h => name === h || (h[0] === '*' && name.endsWith(h.slice(1))))
   const change = args => {
     const isOptions = a => a !== null && typeof a === 'object'
     if (!isOptions(args[0]) && isNaN(args[0])) return args // the path of a socket

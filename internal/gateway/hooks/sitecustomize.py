@@ -25,7 +25,7 @@ def redirect(socket, hosts, uid, ip, listener):
             return False
         name = (host if isinstance(host, str) else bytes(host).decode()).encode("idna").decode().lower()
         name = name[:-1] if name.endswith(".") else name
-        return os.geteuid() == uid and any(name == h or h[0] == "*" and name.endswith(h[1:]) for h in hosts)
+        return os.geteuid() == uid and not name.replace(".", "").isdigit() and ":" not in name and any(name == h or h[0] == "*" and name.endswith(h[1:]) for h in hosts)
 
     def getaddrinfo(host, port, family=0, type=0, proto=0, flags=0):
         try:
