@@ -15,9 +15,11 @@ import (
 // nil if there is nothing to write.
 func (l *Log) Config() ([]byte, error) {
 	var used []string
+	unpriced := map[string]bool{} // presets that lack an operation
 	taken := map[string]bool{}
 	for _, h := range l.Hosts() {
 		for _, kind := range h.Kinds() {
+			unpriced[kind.Preset] = unpriced[kind.Preset] || kind.Operation == budgethttp.Unmatched
 			if kind.Preset != "" && !taken[kind.Preset] {
 				used, taken[kind.Preset] = append(used, kind.Preset), true
 			}
@@ -28,9 +30,12 @@ func (l *Log) Config() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, n := "# quotactl meter --observe has drafted this. Fill in what the comments say.\n\n"+string(whole), len(used)
+	text, n := "# quotactl meter --observe has drafted this. Fill in what the comments say.\n\n"+strings.TrimRight(string(whole), "\n")+"\n", len(used)
 	for _, name := range used {
 		text = withOneCredential(text, name)
+		if head := "[upstream." + name + "]\nunknown_operation = "; unpriced[name] {
+			text = strings.Replace(text, head+`"refuse"`, head+"1 # to fill in: calls were seen that have no operation below", 1)
+		}
 	}
 	for _, h := range l.Hosts() {
 		kinds := slices.DeleteFunc(h.Kinds(), func(k Kind) bool { return k.Preset != "" || k.Token })
@@ -95,7 +100,7 @@ func (h *Host) table(name string, kinds []Kind) string {
 	for _, kind := range kinds {
 		calls += h.Rows[kind].Calls
 	}
-	line("# %s: %d calls were seen.\n[upstream.%s]", h.Name, calls, name)
+	line("# Calls that were seen to %s: %d.\n[upstream.%s]", h.Name, calls, name)
 	if h.Plain {
 		line("base_url = %q", "http://"+h.Name)
 	} else {
@@ -103,7 +108,8 @@ func (h *Host) table(name string, kinds []Kind) string {
 	}
 	line("unknown_operation = 1 # for paths that were not seen")
 	places := h.Credentials()
-	if at := slices.IndexFunc(places, func(p Place) bool { return p.Text == "" && p.Header != "Cookie" }); at >= 0 {
+	at := slices.IndexFunc(places, func(p Place) bool { return p.Text == "" && p.Header != "Cookie" })
+	if at >= 0 {
 		line("secret = { %s }", places[at].toml())
 	}
 	line("\n# To fill in: what each costs, if it is not 1.\n[upstream.%s.costs]", name)
@@ -114,8 +120,8 @@ func (h *Host) table(name string, kinds []Kind) string {
 	switch {
 	case h.Variable != "":
 		line("secret_env = %q", h.Variable)
-	case len(places) > 0:
-		line("secret_env = %q # to fill in: the variable with what was in: %s", strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(name))+"_KEY", places[0])
+	case at >= 0:
+		line("secret_env = %q # to fill in: the variable with the credential", strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(name))+"_KEY")
 	}
 	return b.String()
 }
@@ -130,6 +136,9 @@ func (p Place) toml() string {
 	}
 	return fmt.Sprintf("header = %q", p.Header)
 }
+
+// mostOperations bounds the operations of an upstream: a ledger knows 255.
+const mostOperations = 200
 
 // fewest is how many patterns that differ in one part may be one.
 const fewest = 4
@@ -152,6 +161,10 @@ func (h *Host) costs(kinds []Kind, line func(format string, args ...any)) {
 			continue
 		}
 		done[pattern] = true
+		if len(names) == mostOperations {
+			line("# There are more kinds of calls than can be told apart here: these go by unknown_operation.")
+			break
+		}
 		if _, err := routes.Add(pattern, ""); err != nil {
 			said = append(said, "# also seen, and not to be told from one of these: "+pattern)
 			continue
