@@ -32,7 +32,7 @@ func TestDraft(t *testing.T) {
 	file := must.Get(os.Open("testdata/runs"))(t)
 	requests, err := readRuns(file)
 	must.Do(t, err)
-	check.Equal(t, len(requests) > 40, true, len(requests), "requests")
+	check.Equal(t, len(requests) >= 40, true, len(requests), "requests")
 	for _, req := range requests {
 		kind := Kind{Preset: req.Header.Get("Preset"), Operation: req.Header.Get("Operation")}
 		header := http.Header{"X-Ratelimit-Secret": {secrets[0]}, "Retry-After": {"Tue, 01 Dec 2026 00:00:00 GMT"}}
@@ -142,7 +142,7 @@ func TestDraftOfOddCalls(t *testing.T) {
 	cfg := must.Get(config.ParseText("draft", text))(t)
 	check.NoError(t, cfg.Err(), text)
 	check.Equal(t, len(cfg.Upstreams), 2, "upstreams")
-	check.Contains(t, text, "not to be told from one of these: GET api.example.com/v1/a/{id}")
+	check.Contains(t, text, "not to be told from one of these: GET api.example.com/v1/{id}/x")
 	check.Contains(t, text, `base_url = "http://127.0.0.1:8080"`)
 }
 
