@@ -75,6 +75,22 @@ func TestDocumentedMeterOfCron(t *testing.T) {
 	w.spent(3)
 }
 
+// A first look at the program needs no configuration and charges nothing, and what it drafts is the
+// preset, by which the program is charged.
+func TestDocumentedMeterObserves(t *testing.T) {
+	w := newDocMeter(t, 10_000)
+	must.Do(t, os.Remove(filepath.Join(w.dir, "costs.toml")))
+	w.said("look", "")
+	check.Equal(t, w.upstream.Usage().Requests, 3, "requests")
+	made := must.Get(filepath.Glob(filepath.Join(w.dir, "*.db")))(t)
+	check.Equal(t, len(made), 0, "ledgers")
+	must.Do(t, os.Rename(filepath.Join(w.dir, "draft.toml"), filepath.Join(w.dir, "costs.toml")))
+	w.patient()
+	w.run(0, "quotactl", "meter", "--", "python3", "nightly.py")
+	check.Equal(t, w.upstream.Usage().Requests, 6, "requests")
+	check.Contains(t, string(w.run(0, "quotactl", "ledger", "youtube/key1")), "videos.list      3")
+}
+
 // The crontabs of the README and of docs/meter.md, with the variables that cron gives.
 func TestDocumentedMeterCrontab(t *testing.T) {
 	w := newDocMeter(t, 10_000)
