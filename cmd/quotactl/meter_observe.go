@@ -191,8 +191,8 @@ func credentialsText(h *draft.Host) string {
 	}
 	if len(parts) > 0 {
 		parts = []string{"credential in " + strings.Join(parts, " and ")}
-		if h.Variable != "" {
-			parts[0] += ", as in $" + h.Variable
+		if len(h.Variables) > 0 {
+			parts[0] += ", as in $" + strings.Join(h.Variables, " and $")
 		}
 	}
 	for _, header := range slices.Sorted(maps.Keys(h.Limits)) {

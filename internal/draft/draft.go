@@ -116,10 +116,17 @@ func (h *Host) table(name string, kinds []Kind) string {
 	h.costs(kinds, line)
 	quota, window, why := h.limit(int64(calls))
 	line("\n# %s\n[upstream.%s.limit.calls]\nquota = %d\nwindow = %q", why, name, quota, window)
+	if len(h.Variables) > 1 {
+		line("\n# Each has a quota of its own, as if each were of another account.")
+		for _, variable := range h.Variables {
+			line("[upstream.%s.credential.%s]\nsecret_env = %q", name, nameOf(variable), variable)
+		}
+		return b.String()
+	}
 	line("\n[upstream.%s.credential.main]", name)
 	switch {
-	case h.Variable != "":
-		line("secret_env = %q", h.Variable)
+	case len(h.Variables) == 1:
+		line("secret_env = %q", h.Variables[0])
 	case at >= 0:
 		line("secret_env = %q # to fill in: the variable with the credential", strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(name))+"_KEY")
 	}

@@ -58,7 +58,7 @@ func TestDraft(t *testing.T) {
 	check.Equal(t, text, string(must.Get(os.ReadFile("testdata/runs.toml"))(t)), "the draft; -update writes it")
 	for _, h := range l.Hosts() {
 		for _, kind := range h.Kinds() {
-			text += kind.Method + " " + kind.Path + " " + h.Variable + "\n"
+			text += kind.Method + " " + kind.Path + " " + strings.Join(h.Variables, " ") + "\n"
 		}
 		for _, place := range h.Credentials() {
 			text += place.String() + "\n"

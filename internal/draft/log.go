@@ -24,13 +24,12 @@ type Log struct {
 
 // Host is what was seen of one host.
 type Host struct {
-	Name   string // with a port that is not usual
-	Plain  bool   // http
-	Rows   map[Kind]*Row
-	Places map[Place]int     // calls by where they had a credential
-	Limits map[string]string // the last numbers of answers, by header
-	// Variable is that of the environment with the credential; empty: none has it.
-	Variable string
+	Name      string // with a port that is not usual
+	Plain     bool   // http
+	Rows      map[Kind]*Row
+	Places    map[Place]int     // calls by where they had a credential
+	Limits    map[string]string // the last numbers of answers, by header
+	Variables []string          // of the environment, with its credentials, in order
 }
 
 // Kind is what calls have in common.
@@ -102,7 +101,10 @@ func (l *Log) Call(scheme, host string, kind Kind, req *http.Request) func(*http
 		row.Calls++
 		for place, value := range places {
 			h.Places[place]++
-			h.Variable = cmp.Or(l.variables[value], h.Variable)
+			if name := l.variables[value]; name != "" && !slices.Contains(h.Variables, name) {
+				h.Variables = append(h.Variables, name)
+				slices.Sort(h.Variables)
+			}
 		}
 		row.answered(resp)
 		if resp != nil {
