@@ -2,6 +2,7 @@
 -- last in KEYS, in the order of args.days. Comes after meters.lua.
 --
 --   h:<day>  hash operation|job|region -> "hour units calls" of the day's hours, by comma,
+--            refusals and waits as calls of refused/LIMIT/OPERATION and waited/LIMIT/OPERATION;
 --            the latest noted first; what an import brought has the id of the history from
 --            which it comes as a fourth name, and after the calls of an hour the instant (µs)
 --            whose numbers these are; "#" is how many such fields there are, "@" the
@@ -56,6 +57,9 @@ do
     sum[1], sum[2] = sum[1] + units, sum[2] + calls
   end
 
+  -- add notes calls of a series that charges nothing.
+  function history.add(at, name, calls) note(at, name, 0, calls) end
+
   -- spent notes an item's new entry.
   function history.spent(e)
     if not args.kept then
@@ -101,13 +105,22 @@ do
     return n - (more[1] and tonumber(more[1]) + 1 or 0) - (more[2] and 1 or 0) >= MAXSERIES
   end
 
+  -- beyond is the series under which a full day keeps another one: that of the operation, or of
+  -- refusals the limit, alone. It is nil for drift and recovered units.
+  local function beyond(name)
+    local alone = string.match(name, '^refused/[^/]*/') or string.match(name, '^waited/[^/]*/')
+    if not alone and string.find(name, '/', 1, true) then return nil end
+    return (alone or string.match(name, '^[^|]*')) .. '||'
+  end
+
   -- writeNew adds series to a day that lacks some of them.
   local function writeNew(key, day, hour, names, units, calls)
     local fields, added = {}, 0
     for i, name in ipairs(names) do
       local text = fields[name] or redis.call('HGET', key, name) or ''
-      if text == '' and not string.find(name, '/', 1, true) and full(key, added) then
-        name = string.match(name, '^[^|]*') .. '||'
+      local alone = text == '' and beyond(name)
+      if alone and full(key, added) then
+        name = alone
         text = fields[name] or redis.call('HGET', key, name) or ''
       end
       if text == '' then added = added + 1 end

@@ -37,7 +37,7 @@ type Scripts struct {
 	Hold, Plan                             Script
 	Usual, Convert                         Script
 	Entries                                Script
-	Import, Export, History                Script
+	Import, Export, History, Refused       Script
 	Accept, Forget, Probe, Doctor          Script
 	JobRead, JobValue, JobHistory, JobSwap Script
 }
@@ -68,7 +68,7 @@ func With(clock string) Scripts {
 		Charge: join(ledger + "windows walk replay merge recover drift look weigh charge"),
 		Divide: join(ledger + "windows walk shares replay merge recover drift look weigh charge"),
 		Import: join(ledger + "windows walk shares replay merge recover drift look weigh import charge"), Export: join("args layout state export"),
-		Finish: join(ledger + "finish"), Lock: join(ledger + "lock"), Hold: join(ledger + "hold"), Plan: join(ledger + "plan"), Spent: join(ledger + "spent"), Entries: join(ledger + "entries"), History: join(ledger + "history_read"),
+		Finish: join(ledger + "finish"), Lock: join(ledger + "lock"), Hold: join(ledger + "hold"), Plan: join(ledger + "plan"), Spent: join(ledger + "spent"), Entries: join(ledger + "entries"), History: join(ledger + "history_read"), Refused: join(ledger + "refused"),
 		Usual: join("usual", doubles), Convert: join(ledger + "convert"),
 		Accept: join("layout state accept"), Forget: join("layout state forget"), Probe: join("probe"), Doctor: join("doctor"),
 		JobRead: join("job_read"), JobValue: join("job_value"), JobHistory: join("args job_history"), JobSwap: join("args job_swap"),

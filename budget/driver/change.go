@@ -6,7 +6,7 @@ import (
 )
 
 // Change is a rare change of a ledger: a [Recovery], [Report], [Lock], [Unlock],
-// [Reset], [AcceptClock], [HoldChange], [PlanChange] or [Import].
+// [Reset], [AcceptClock], [HoldChange], [PlanChange], [Import] or [Refusals].
 type Change interface {
 	// Doing says what it does to which budget, for messages: "lock up/key1".
 	Doing() string
@@ -46,7 +46,7 @@ type Reset struct{ Budget string }
 // found the clock right. What ErrClock held back then expires.
 type AcceptClock struct{ Budget string }
 
-// Done is the answer to a Reset and an AcceptClock.
+// Done is the answer to a Reset, an AcceptClock and Refusals.
 type Done struct{}
 
 func (c Recovery) Doing() string    { return "recover " + c.Budget }

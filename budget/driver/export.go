@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -287,20 +288,26 @@ func (r Row) Validate() error {
 // validateHistory is Validate for a row of history.
 func (r Row) validateHistory() error {
 	item := Item{ID: r.ID, Operation: r.Operation, Labels: r.Labels}
-	if r.Pseudo() {
+	row, isRefusal := HistoryRow{Operation: r.Operation}.asRefusal()
+	switch {
+	case r.Pseudo():
 		_, item.Operation, _ = strings.Cut(r.Operation, "/")
+	case isRefusal: // of all operations, or of the whole budget
+		item.Operation = cmp.Or(row.Operation, OtherOperation)
 	}
 	if err := item.Validate(); err != nil {
 		return err
 	}
 	switch most := maxSum; {
+	case row.Limit != "" && !ValidName(row.Limit):
+		return fmt.Errorf("%w: a row of history of the limit %q", ErrInvalid, row.Limit)
 	case !validLabel(r.ID, "") || len(r.ID) > 64:
 		return fmt.Errorf("%w: id %q: a row of history is named after a ledger, by letters and digits, at most 64", ErrInvalid, r.ID)
 	case r.Start < 0 || r.Start > maxInstant || r.Start != HourOf(r.Start) || r.Score != r.Start:
 		return fmt.Errorf("%w: a row of history begins at %d µs, which begins no hour", ErrInvalid, r.Start)
 	case r.AsOf < 0 || r.AsOf > maxInstant:
 		return fmt.Errorf("%w: a row of history is as of %d µs", ErrInvalid, r.AsOf)
-	case r.Pseudo() && min(r.Units, r.Calls) < 0: // others: see RowHistory
+	case (r.Pseudo() || isRefusal) && min(r.Units, r.Calls) < 0: // others: see RowHistory
 		return fmt.Errorf("%w: a row of history has %d units and %d calls of %s, which is never taken back", ErrInvalid, r.Units, r.Calls, r.Operation)
 	case max(r.Units, -r.Units, r.Calls, -r.Calls) > most:
 		return fmt.Errorf("%w: a row of history has %d units and %d calls: use at most %d of each", ErrTooManyUnits, r.Units, r.Calls, most)

@@ -37,9 +37,9 @@ func KeptOf(budget string, option time.Duration, without string) int64 {
 	return KeptFor(option)
 }
 
-// MaxSeries is how many series of operation, job and region one budget's history tells
-// apart in a day (UTC), imported ones aside. What is charged for further ones that day is
-// kept under its operation alone.
+// MaxSeries is how many series one budget's history tells apart in a day (UTC), imported ones
+// aside: of operation, job and region, and for [Refusals] of limit, operation and job. What
+// comes of further ones that day is kept under its operation alone, or its limit alone.
 const MaxSeries = 1024
 
 // HistoryQuery asks what was charged, hour by hour.
@@ -51,6 +51,9 @@ type HistoryQuery struct {
 	// Hours, Operations, Jobs and Regions say what the rows keep apart; all else is
 	// summed.
 	Hours, Operations, Jobs, Regions bool
+	// Refusals asks for calls that were refused or waited, too; Limits keeps apart by which
+	// limit.
+	Refusals, Limits bool
 }
 
 // History is the answer to a HistoryQuery.
@@ -70,26 +73,64 @@ type HistoryRow struct {
 	Operation, Job, Region string
 	// Units and Calls are as settled; a released reservation counts in neither.
 	Units, Calls int64
+	// Of calls that were refused, or granted after a wait, as [Refusals] counts them. They are
+	// in no region.
+	Limit           string
+	Refused, Waited int64
 }
 
 // Pseudo reports whether the row is drift or recovered units of a limit.
 func (r HistoryRow) Pseudo() bool { return limit.IsPseudo(r.Operation) }
 
-// Apart is the row with only those fields that the query keeps apart.
-func (q HistoryQuery) Apart(r HistoryRow) HistoryRow {
-	if !q.Hours {
-		r.Hour = 0
+// HistorySums sums rows by what a query keeps apart.
+type HistorySums struct {
+	query HistoryQuery
+	rows  map[HistoryRow]HistoryRow // the sums, by the row without them
+}
+
+// Sums begins the sums for a query.
+func (q HistoryQuery) Sums() HistorySums {
+	return HistorySums{q, map[HistoryRow]HistoryRow{}}
+}
+
+// Add adds a row as a store keeps it.
+func (s HistorySums) Add(row HistoryRow) {
+	row, isRefusal := row.asRefusal()
+	q := s.query
+	if isRefusal && !q.Refusals {
+		return
 	}
-	if !q.Operations && !r.Pseudo() {
-		r.Operation = ""
+	if !q.Hours {
+		row.Hour = 0
+	}
+	if !q.Operations && !row.Pseudo() {
+		row.Operation = ""
 	}
 	if !q.Jobs {
-		r.Job = ""
+		row.Job = ""
 	}
 	if !q.Regions {
-		r.Region = ""
+		row.Region = ""
 	}
-	return r
+	if !q.Limits {
+		row.Limit = ""
+	}
+	key := row
+	key.Units, key.Calls, key.Refused, key.Waited = 0, 0, 0, 0
+	sum := s.rows[key]
+	row.Units, row.Calls = row.Units+sum.Units, row.Calls+sum.Calls
+	row.Refused, row.Waited = row.Refused+sum.Refused, row.Waited+sum.Waited
+	s.rows[key] = row
+}
+
+// Rows are the rows that are not all zero.
+func (s HistorySums) Rows() (rows []HistoryRow) {
+	for key, row := range s.rows {
+		if row != key {
+			rows = append(rows, row)
+		}
+	}
+	return rows
 }
 
 // HourOf is the beginning of an instant's hour, both in µs.

@@ -66,7 +66,7 @@ func (h *history) row(hour int64, s series) *sum {
 }
 
 // place is the series itself, or once a day has driver.MaxSeries others that of the
-// operation alone.
+// operation or the limit alone.
 func (h *history) place(hour int64, s series) series {
 	seen := map[series]bool{}
 	for key := range h.rows {
@@ -77,7 +77,7 @@ func (h *history) place(hour int64, s series) series {
 	if seen[s] || len(seen) < driver.MaxSeries || limit.IsPseudo(s.operation) {
 		return s
 	}
-	return series{operation: s.operation}
+	return series{operation: driver.Beyond(s.operation)}
 }
 
 // drop drops what is no longer kept.
@@ -156,23 +156,25 @@ func (s *Store) History(ctx context.Context, q driver.HistoryQuery) (driver.Hist
 		return driver.History{}, fmt.Errorf("history of %s: %w", q.Budget, err)
 	}
 	view := driver.History{Now: when.clock, Since: max(driver.HourOf(q.Since), kept(when.now))}
-	rows, last := map[driver.HistoryRow]*driver.HistoryRow{}, l.lastHour(when.now)
+	sums, last := q.Sums(), l.lastHour(when.now)
 	for key, row := range l.history.rows {
-		if key.hour < view.Since || key.hour > last {
-			continue
-		}
-		one := q.Apart(driver.HistoryRow{Hour: key.hour, Operation: key.operation, Job: key.job, Region: key.region})
-		if rows[one] == nil {
-			rows[one] = &driver.HistoryRow{}
-			*rows[one] = one
-		}
-		rows[one].Units += row.units
-		rows[one].Calls += row.calls
-	}
-	for _, row := range rows {
-		if row.Units != 0 || row.Calls != 0 {
-			view.Rows = append(view.Rows, *row)
+		if key.hour >= view.Since && key.hour <= last {
+			sums.Add(driver.HistoryRow{Hour: key.hour, Operation: key.operation, Job: key.job, Region: key.region, Units: row.units, Calls: row.calls})
 		}
 	}
+	view.Rows = sums.Rows()
 	return view, nil
+}
+
+// countRefusals counts refusals in the history of a budget that has a ledger.
+func (s *Store) countRefusals(ctx context.Context, r driver.Refusals) (driver.Done, error) {
+	l, when, err := s.enter(ctx, r.Budget, r.Now)
+	if err != nil || s.ledgers[r.Budget] == nil {
+		return driver.Done{}, err
+	}
+	l.last = when.now
+	for _, row := range r.Rows(when.now) {
+		l.noteSpent(row.Hour, series{operation: row.Operation, job: row.Job}, 0, row.Calls)
+	}
+	return driver.Done{}, nil
 }

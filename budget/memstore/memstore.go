@@ -350,6 +350,8 @@ func (s *Store) Change(ctx context.Context, change driver.Change) (driver.Change
 	case driver.AcceptClock:
 		s.acceptClock(c.Budget)
 		return driver.Done{}, nil
+	case driver.Refusals:
+		return s.countRefusals(ctx, c)
 	}
 	return nil, driver.Unknown(change)
 }

@@ -39,6 +39,19 @@ type historyReadArgs struct {
 	Most   int    `json:"most"`   // roughly how many fields to read
 }
 
+// refusedArgs are the arguments of refused.lua.
+type refusedArgs struct {
+	ledgerArgs
+	Rows []refusalArgs `json:"rows"`
+}
+
+// refusalArgs are a row of driver.Refusals: an hour, the series, and how many calls.
+type refusalArgs struct {
+	Hour   int64  `json:"hour"`
+	Series string `json:"series"`
+	Calls  int64  `json:"calls"`
+}
+
 // finishArgs are the arguments of finish.lua.
 type finishArgs struct {
 	ledgerArgs

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -248,24 +249,40 @@ func (s *Store) readSeries(name string, d pastDay, field, own string, within [2]
 
 // History implements driver.Store: some days in each run of a script.
 func (s *Store) History(ctx context.Context, q driver.HistoryQuery) (driver.History, error) {
-	sums := map[driver.HistoryRow]driver.HistoryRow{}
+	sums := q.Sums()
 	found, err := s.readHistory(ctx, q.Budget, q.Now, q.Since, func(one pastRow) error {
-		row, units, calls := one.HistoryRow, one.Units, one.Calls
-		row.Units, row.Calls = 0, 0
-		row = q.Apart(row)
-		sums[row] = driver.HistoryRow{Units: sums[row].Units + units, Calls: sums[row].Calls + calls}
+		sums.Add(one.HistoryRow)
 		return nil
 	})
 	if err != nil {
 		return driver.History{}, err
 	}
-	view := driver.History{Now: found.clock, Since: found.since}
-	for row, sum := range sums {
-		if row.Units, row.Calls = sum.Units, sum.Calls; row.Units != 0 || row.Calls != 0 {
-			view.Rows = append(view.Rows, row)
-		}
+	return driver.History{Now: found.clock, Since: found.since, Rows: sums.Rows()}, nil
+}
+
+// countRefusals counts refusals in the history of a budget that has a ledger.
+func (s *Store) countRefusals(ctx context.Context, r driver.Refusals) error {
+	rows, days := []refusalArgs{}, s.daysAround(r.Budget, r.Now)
+	for _, row := range r.Rows(math.MaxInt64) {
+		rows = append(rows, refusalArgs{row.Hour, seriesOf(row.Operation, driver.Labels{Job: row.Job}), row.Calls})
+		days = addDays(days, row.Hour/historyDay)
 	}
-	return view, nil
+	if s.kept(r.Budget) == 0 || len(rows) == 0 {
+		return nil
+	}
+	for {
+		known := s.registry(r.Budget)
+		a, err := s.ask(ctx, "count refusals of", r.Budget, s.scripts.Refused, s.daysKeys(r.Budget, known, days), func(time.Time) []any {
+			return arguments(refusedArgs{ledgerArgs{known.sig, r.Now, s.historyOf(r.Budget, days)}, rows})
+		})
+		switch {
+		case err != nil || a.status == statusDone:
+			return err
+		case ctx.Err() != nil:
+			return fmt.Errorf("count refusals of %s in Redis: %w: out of time", r.Budget, driver.ErrUnavailable)
+		}
+		days = withDays(days, a)
+	}
 }
 
 // exportHistory writes a budget's history to an export.

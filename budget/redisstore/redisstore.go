@@ -156,6 +156,8 @@ func (s *Store) Change(ctx context.Context, change driver.Change) (driver.Change
 		return driver.Done{}, s.reset(ctx, c.Budget)
 	case driver.AcceptClock:
 		return driver.Done{}, s.acceptClock(ctx, c.Budget)
+	case driver.Refusals:
+		return driver.Done{}, s.countRefusals(ctx, c)
 	}
 	return nil, driver.Unknown(change)
 }

@@ -90,7 +90,9 @@ func (s *Store) Finish(ctx context.Context, finishes driver.Finishes) ([]driver.
 // Change implements driver.Store. A report adds to what is used and never gives back;
 // after any other change, which is rare, nothing is remembered of any budget.
 func (s *Store) Change(ctx context.Context, change driver.Change) (driver.Changed, error) {
-	if _, adds := change.(driver.Report); !adds {
+	switch change.(type) {
+	case driver.Report, driver.Refusals: // nothing fits earlier
+	default:
 		defer func() {
 			for i := range s.memories {
 				s.memories[i].forget()

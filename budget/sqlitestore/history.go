@@ -130,7 +130,7 @@ func (l *ledger) writeHistory() error {
 		if err != nil {
 			return err
 		}
-		if key.hour != hour {
+		if key.hour != hour || driver.IsRefusal(key.operation) { // what each charge writes stays small
 			continue
 		}
 		if len(l.waiting) >= mostHot {
@@ -172,7 +172,7 @@ func (l *ledger) addHistory(key hourly, add sum) (no int64, err error) {
 	return no, l.pruneHistory(no)
 }
 
-// place turns the series into that of the operation alone, if the day has
+// place turns the series into that of the operation or the limit alone, if the day has
 // driver.MaxSeries others. It counts the series if it is new in the day; the caller then
 // writes its first row.
 func (l *ledger) place(key *hourly) error {
@@ -186,7 +186,7 @@ func (l *ledger) place(key *hourly) error {
 		return err
 	}
 	if known >= driver.MaxSeries && !limit.IsPseudo(key.operation) {
-		key.series = series{operation: key.operation}
+		key.series = series{operation: driver.Beyond(key.operation)}
 		if fresh, err := l.isNewInDay(*key); err != nil || !fresh {
 			return err
 		}
@@ -348,14 +348,12 @@ func (s *Store) pastOf(c *conn, q driver.HistoryQuery) (view driver.History, err
 	}
 	query := "SELECT " + column("hour", "0", q.Hours) + ", operation, " + column("job", "''", q.Jobs) + ", " + column("region", "''", q.Regions) +
 		", sum(units), sum(calls) FROM series JOIN history ON series = no WHERE budget = ? AND hour BETWEEN ? AND ? GROUP BY 1, 2, 3, 4"
-	sums := map[driver.HistoryRow]sum{}
+	sums := q.Sums()
 	var r driver.HistoryRow
 	add := func() {
-		units, calls := r.Units, r.Calls
-		key := r
-		key.Hour, key.Units, key.Calls = r.Hour*driver.HistoryHour, 0, 0
-		key = q.Apart(key)
-		sums[key] = sum{sums[key].units + units, sums[key].calls + calls}
+		row := r
+		row.Hour *= driver.HistoryHour
+		sums.Add(row)
 	}
 	err = c.each(query, []any{q.Budget, first, l.lastHour(when.now)}, add, &r.Hour, &r.Operation, &r.Job, &r.Region, &r.Units, &r.Calls)
 	for key, one := range l.waiting {
@@ -368,10 +366,22 @@ func (s *Store) pastOf(c *conn, q driver.HistoryQuery) (view driver.History, err
 			add()
 		}
 	}
-	for row, sum := range sums {
-		if row.Units, row.Calls = sum.units, sum.calls; row.Units != 0 || row.Calls != 0 {
-			view.Rows = append(view.Rows, row)
-		}
-	}
+	view.Rows = sums.Rows()
 	return view, err
+}
+
+// countRefusals counts refusals in the history of a budget that has a ledger.
+func (s *Store) countRefusals(ctx context.Context, r driver.Refusals) error {
+	if s.historyKept(r.Budget) < 0 {
+		return nil
+	}
+	return s.relock(ctx, r.Budget, r.Now, func(l *ledger, when moment) error {
+		if l.b == 0 {
+			return nil
+		}
+		for _, row := range r.Rows(when.now) {
+			l.noteSpent(row.Hour, series{operation: row.Operation, job: row.Job}, 0, row.Calls)
+		}
+		return nil
+	})
 }

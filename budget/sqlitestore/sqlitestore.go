@@ -209,6 +209,8 @@ func (s *Store) change(ctx context.Context, change driver.Change) (driver.Change
 		return driver.Done{}, s.forget(ctx, c.Budget, true)
 	case driver.AcceptClock:
 		return driver.Done{}, s.acceptClock(ctx, c.Budget)
+	case driver.Refusals:
+		return driver.Done{}, s.countRefusals(ctx, c)
 	}
 	return nil, driver.Unknown(change)
 }

@@ -155,7 +155,7 @@ func TestCheckRefuses(t *testing.T) {
 	end := lastLine(file)
 	for _, one := range [][2]string{
 		{end + "\n", end + "\n{}\n"},
-		{`"quotactl_export":4`, `"quotactl_export":5`},
+		{`"quotactl_export":5`, `"quotactl_export":6`},
 		{`"budget":"up/key1"`, `"budget":"up"`},
 		{`"operation":"op","units":1`, `"operation":"op","units":-1`},
 		{`"units":1,`, ``},
@@ -264,7 +264,7 @@ func TestImportKeepsDrift(t *testing.T) {
 	units, calls := drift(t, from)
 	must.Equal(t, fmt.Sprint(units, calls), "5 0", "units and calls of drift")
 	file := string(export(t, from))
-	older := strings.ReplaceAll(strings.Replace(file, `"quotactl_export":4`, `"quotactl_export":2`, 1), `"calls":0,`, "")
+	older := strings.ReplaceAll(strings.Replace(file, `"quotactl_export":5`, `"quotactl_export":2`, 1), `"calls":0,`, "")
 	must.Equal(t, len(older) < len(file), true, "the file has rows with no calls")
 	for _, text := range []string{file, older} {
 		to := memstore.New(nil)
@@ -289,7 +289,7 @@ func TestImportOlderHistory(t *testing.T) {
 	row := older[strings.Index(older, `,"as_of":"`):]
 	row = row[:strings.Index(row, "}")]
 	unknown, nameless := strings.Replace(older, row, `,"as_of":null`, 1), strings.Replace(older, row, "", 1)
-	nameless = strings.Replace(nameless, `"quotactl_export":4`, `"quotactl_export":3`, 1)
+	nameless = strings.Replace(nameless, `"quotactl_export":5`, `"quotactl_export":3`, 1)
 	at += 1_000_000
 	fill(t, from, 3)
 	newer := string(export(t, from))

@@ -11,8 +11,9 @@ import (
 
 // formatVersion is the version that this program writes; it reads those before it, too.
 // Version 2 added the rows of history, version 3 their calls, also if there is one or none,
-// and how far the history may lack charges, version 4 the instants whose numbers they have.
-const formatVersion = 4
+// and how far the history may lack charges, version 4 the instants whose numbers they have,
+// version 5 the rows of refusals.
+const formatVersion = 5
 
 // headLine is the first line.
 type headLine struct {

@@ -28,7 +28,7 @@ func Walk(t *testing.T, open Open, steps int) {
 	walk(t, open, seed, steps, false, []string{"granted", "refused", "replayed", "conflict", "settled", "released", "clock refused", "clock accepted", "looked", "stepped back", "never fits", "limits changed",
 		"finish expired", "refused by rolling", "refused by coarse", "refused by calendar", "refused by guarded calendar", "refused by bucket", "refused by concurrent",
 		"recorded", "finished earlier", "lost", "nothing lost", "recovered", "reset", "recovering", "rolled back", "moved", "locked", "lock stood", "unlocked", "observed", "fenced",
-		"history", "kept", "fits by a lapse", "planned", "fits as records end", "held", "hold refused", "hold replayed", "hold renewed", "hold ended", "drawn", "given back", "overdrawn", "settled above", "waited beside a hold",
+		"history", "refusals counted", "kept", "fits by a lapse", "planned", "fits as records end", "held", "hold refused", "hold replayed", "hold renewed", "hold ended", "drawn", "given back", "overdrawn", "settled above", "waited beside a hold",
 		"drift of rolling", "drift of coarse", "drift of calendar", "drift of guarded calendar", "drift of bucket"})
 }
 
@@ -135,6 +135,8 @@ func (w *walker) episode(steps int) {
 			w.finish()
 		case n < 90:
 			w.look(limits)
+		case n < 91:
+			w.refusals(limits)
 		case n < 92:
 			w.holds()
 		case n < 93:

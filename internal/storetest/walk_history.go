@@ -5,6 +5,7 @@ import (
 	"maps"
 
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // charged is a charge as the walk remembers it, whatever the ledgers forget.
@@ -29,7 +30,40 @@ func newKept() kept {
 // add adds to a row.
 func (k kept) add(row driver.HistoryRow, units, calls int64) {
 	sum := k.sums[row]
-	k.sums[row] = driver.HistoryRow{Units: sum.Units + units, Calls: sum.Calls + calls}
+	sum.Units, sum.Calls = sum.Units+units, sum.Calls+calls
+	k.sums[row] = sum
+}
+
+// refused remembers a count of refusals.
+func (k kept) refused(c driver.RefusalCount) {
+	row := driver.HistoryRow{Hour: c.Hour, Limit: c.Limit, Operation: c.Operation, Job: c.Job}
+	sum := k.sums[row]
+	sum.Refused, sum.Waited = sum.Refused+c.Refused, sum.Waited+c.Waited
+	k.sums[row] = sum
+}
+
+// refusals counts refusals in both.
+func (w *walker) refusals(limits []limit.Limit) {
+	w.step++
+	batch := driver.Batch{Budget: w.budget, Now: w.now, Limits: limits}
+	want, wantErr := w.model.Decide(context.Background(), batch) // so that there is a ledger
+	got, gotErr := w.store.Decide(context.Background(), batch)
+	w.same("empty decide", batch, got, gotErr, want, wantErr)
+	r := driver.Refusals{Budget: w.budget, Now: w.now}
+	for range 1 + w.rng.IntN(4) {
+		r.Counts = append(r.Counts, driver.RefusalCount{
+			Hour: driver.HourOf(w.now) - w.rng.Int64N(3)*hour, Operation: walkOperations[w.rng.IntN(5)], Job: []string{"", "nightly"}[w.rng.IntN(2)],
+			Limit: []string{"", "l0", "l1"}[w.rng.IntN(3)], Refused: w.rng.Int64N(3), Waited: w.rng.Int64N(2),
+		})
+	}
+	change(w, r)
+	if wantErr != nil { // a clock was refused
+		return
+	}
+	for _, c := range r.Counts {
+		w.kept.refused(c)
+	}
+	w.counts["refusals counted"]++
 }
 
 // later makes rows of later hours unsure: an export may leave them out.
@@ -73,10 +107,11 @@ func (k kept) finished(f driver.Finish, answer driver.Finished) {
 // history compares what both say was charged, and both with what the walk remembers.
 func (w *walker) history() {
 	w.step++
-	ask := driver.HistoryQuery{Budget: w.budget, Now: w.now, Hours: true, Operations: true, Jobs: true, Regions: true}
+	ask := driver.HistoryQuery{Budget: w.budget, Now: w.now, Hours: true, Operations: true, Jobs: true, Regions: true, Refusals: w.rng.IntN(2) == 0, Limits: true}
 	if w.rng.IntN(3) == 0 {
 		ask.Since = w.now - w.rng.Int64N(200*24*hour)
 		ask.Hours, ask.Operations, ask.Jobs, ask.Regions = w.rng.IntN(2) == 0, w.rng.IntN(2) == 0, w.rng.IntN(2) == 0, w.rng.IntN(2) == 0
+		ask.Limits = w.rng.IntN(2) == 0
 	}
 	want, wantErr := w.model.History(context.Background(), ask)
 	got, gotErr := w.store.History(context.Background(), ask)
@@ -84,11 +119,14 @@ func (w *walker) history() {
 	want.Rows, got.Rows = nil, nil
 	w.same("history", ask, got, gotErr, want, wantErr)
 	w.sameRows("rows of the history", ask, gotRows, wantRows)
-	if wantErr != nil || !ask.Hours || !ask.Operations || !ask.Jobs || !ask.Regions {
+	if wantErr != nil || !ask.Hours || !ask.Operations || !ask.Jobs || !ask.Regions || !ask.Limits {
 		return
 	}
 	mine := map[driver.HistoryRow]driver.HistoryRow{}
 	for row, sum := range w.kept.sums {
+		if !ask.Refusals {
+			sum.Refused, sum.Waited = 0, 0
+		}
 		if row.Hour >= want.Since && row.Hour <= driver.HourOf(w.now) && sum != (driver.HistoryRow{}) {
 			mine[row] = sum
 		}
@@ -122,8 +160,8 @@ func (w *walker) sameRows(what string, ask driver.HistoryQuery, got, want map[dr
 func rowsOf(h driver.History) map[driver.HistoryRow]driver.HistoryRow {
 	rows := map[driver.HistoryRow]driver.HistoryRow{}
 	for _, row := range h.Rows {
-		sum := driver.HistoryRow{Units: row.Units, Calls: row.Calls}
-		row.Units, row.Calls = 0, 0
+		sum := driver.HistoryRow{Units: row.Units, Calls: row.Calls, Refused: row.Refused, Waited: row.Waited}
+		row.Units, row.Calls, row.Refused, row.Waited = 0, 0, 0, 0
 		rows[row] = sum
 	}
 	return rows
