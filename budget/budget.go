@@ -46,6 +46,7 @@ type Budget struct {
 	waits   *waitQueue
 	laters  *laters
 	silents *silents
+	tallies *tally
 	closers []io.Closer
 	now     func() time.Time
 
@@ -94,7 +95,7 @@ func New(store driver.Store, spec Spec, options ...Option) (*Budget, error) {
 		decide: b.finishBatch, timeout: spec.Timeout, now: b.now, due: func(f *driver.Finish, at time.Time) { f.Deadline = at },
 	}
 	b.waits = newWaitQueue(b.askTogether, newHostLine(spec.WaitDir, spec.Name))
-	b.laters, b.silents = &laters{}, &silents{}
+	b.laters, b.silents, b.tallies = &laters{}, &silents{}, &tally{}
 	if b.auto = newAutos(b, b.jobs, b.log); b.auto != nil && b.jobs == nil {
 		return nil, fmt.Errorf("open budget %s: %w: a limit has an automatic headroom, and the store keeps no documents in which hosts could share the evidence: use the option WithJobStore", spec.Name, ErrInvalid)
 	}
@@ -109,7 +110,8 @@ func (b *Budget) Spec() Spec { return b.spec }
 
 // Close waits, for up to the spec's timeout, until the cost of responses whose bodies
 // were closed is recorded, after the span of each [Reservation.SettleAfter]; those left
-// then count as charged. It closes what the Budget owns. Charges under way may fail.
+// then count as charged. It writes refusals that are not in the history yet, within the same
+// time. It closes what the Budget owns. Charges under way may fail.
 func (b *Budget) Close() error {
 	var errs []error
 	go b.sendSilent(b.takeSilent(nil))
@@ -117,6 +119,7 @@ func (b *Budget) Close() error {
 		errs = append(errs, fmt.Errorf("close %s: %w: the cost of %d responses was not recorded; they count as charged", b.spec.Name, ErrUnavailable, left))
 	}
 	b.auto.close()
+	b.closeTally()
 	for _, c := range b.closers {
 		errs = append(errs, c.Close())
 	}
@@ -129,7 +132,7 @@ func (b *Budget) Close() error {
 // answer, while the charge is under way, it is unknown whether it was recorded: send
 // the same id again.
 func (b *Budget) Charge(ctx context.Context, call Call) (Receipt, error) {
-	return b.observing(b.charge(ctx, call, 0))
+	return b.tallied(b.observing(b.charge(ctx, call, 0)))
 }
 
 // charge validates, prices and decides one call.

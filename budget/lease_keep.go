@@ -155,7 +155,8 @@ func (l *Lease) refuse(units int64, err error) {
 	var others []*taker
 	for _, t := range l.takers {
 		if t.units == units {
-			t.done <- l.refused(units, err)
+			_, err := l.budget.tallied(Receipt{}, l.refused(units, err))
+			t.done <- err
 		} else {
 			others = append(others, t)
 		}

@@ -47,7 +47,7 @@ func (b *Budget) reserve(ctx context.Context, call Call, lease time.Duration, ch
 	if asked.IsZero() { // the store was not asked
 		asked = time.Now()
 	}
-	receipt, err = b.observing(receipt, err)
+	receipt, err = b.tallied(b.observing(receipt, err))
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ const waitLook = 10 * time.Second
 // once with the plain refusal. [Call.MaxWait] says what else bounds the wait.
 func (b *Budget) Wait(ctx context.Context, call Call) (Receipt, error) {
 	receipt, _, err := b.wait(ctx, call, 0)
-	return b.observing(receipt, err)
+	return b.tallied(b.observing(receipt, err))
 }
 
 // WaitReserve waits like Wait, and reserves instead of charging. Use it to wait for a
@@ -78,7 +78,11 @@ func (b *Budget) wait(ctx context.Context, call Call, lease int64) (receipt Rece
 	place.until, _ = ctx.Deadline()
 	place.deadline, _ = patience.Deadline()
 	b.waits.enter(place, partNames(limits, call.Labels.Job))
-	defer func() { b.waits.leave(place, receipt.seen) }()
+	defer func() {
+		if held := b.waits.leave(place, receipt.seen); held != nil && err == nil {
+			b.waited(held, place.item)
+		}
+	}()
 	for {
 		turn := b.waits.turn(patience, place)
 		if turn.err != nil && ctx.Err() == nil && turn.ahead == nil { // it waited for its turn alone

@@ -24,6 +24,7 @@ func (b *Budget) Line() *Line { return &Line{b: b} }
 // otherwise it leaves. If the context ends, or its deadline comes before the call's turn, the
 // error says so, and the place is lost.
 func (l *Line) Wait(ctx context.Context, refused *RefusedError, wait time.Duration) error {
+	l.b.tally(refused, refusedCalls{refused: -1}) // the call goes on
 	p, until := l.p.Load(), time.Now().Add(wait)
 	again := p != nil
 	if !again {
@@ -36,7 +37,7 @@ func (l *Line) Wait(ctx context.Context, refused *RefusedError, wait time.Durati
 	}
 	err := l.wait(ctx, p, refused, until, again)
 	if err != nil {
-		l.Leave()
+		l.Leave(false)
 	}
 	return err
 }
@@ -64,10 +65,14 @@ func (l *Line) wait(ctx context.Context, p *place, refused *RefusedError, until 
 	}
 }
 
-// Leave gives up the place, if there is one.
-func (l *Line) Leave() {
-	if p := l.p.Swap(nil); p != nil {
-		l.b.waits.leave(p, nil)
+// Leave gives up the place, if there is one. granted: the call was, after its wait.
+func (l *Line) Leave(granted bool) {
+	p := l.p.Swap(nil)
+	if p == nil {
+		return
+	}
+	if held := l.b.waits.leave(p, nil); granted && held != nil {
+		l.b.waited(held, p.item)
 	}
 }
 

@@ -18,7 +18,7 @@ func (c *crowd) retry(ctx context.Context, call budget.Call) {
 	time.Sleep(time.Microsecond)
 	go func() {
 		line := b.Line()
-		defer line.Leave()
+		defer line.Leave(false)
 		for {
 			receipt, err := b.Charge(ctx, call)
 			var refused *budget.RefusedError

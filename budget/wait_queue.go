@@ -41,6 +41,8 @@ type line struct {
 	asking int        // how many ask the store now
 	seen   *seen      // what the limits had used at the last grant; nil: unknown by now
 	ahead  *sleep     // the sleep that holds up the waiters without a turn; nil: unknown
+	held   *sleep     // the last one that did; nil: none
+	heldTo int64      // it held up the waiters of the numbers up to this one
 }
 
 // place is one waiter's place.
@@ -114,15 +116,20 @@ func (q *waitQueue) enter(p *place, limits []string) {
 }
 
 // leave gives up a place. seen is what the limits had used when the call was granted;
-// nil: it was not.
-func (q *waitQueue) leave(p *place, seen *seen) {
+// nil: it was not. It returns the last sleep that held up the place, its own or another's; nil:
+// none did.
+func (q *waitQueue) leave(p *place, seen *seen) (held *sleep) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if p.number <= p.line.heldTo {
+		held = p.line.held
+	}
 	if seen != nil {
 		p.line.seen = seen
 	}
 	q.remove(p)
 	q.move()
+	return held
 }
 
 // sleeps notes that p's call was refused and what p now sleeps for, by the limit that binds;
@@ -221,6 +228,9 @@ func (q *waitQueue) move() {
 			if !asks && l.asking == 0 {
 				free = append(free, l)
 			}
+		}
+		if l.ahead != nil {
+			l.held, l.heldTo = l.ahead, q.came
 		}
 	}
 	for _, l := range free {

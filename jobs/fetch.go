@@ -215,7 +215,7 @@ type page struct {
 func (f *fetchRun) page(ctx context.Context, token string) (*page, *ending) {
 	var open time.Time  // how long to wait for requests under way
 	recovering := false // the wait for a recovery was logged
-	defer f.spent.line.Leave()
+	defer f.spent.line.Leave(false)
 	for throttled := 0; ; {
 		if f.run.soft.Err() != nil {
 			return nil, cut(f.run.soft)
@@ -329,7 +329,7 @@ func (s *spending) add(operation string, units, calls int64) {
 
 // Charged implements budgethttp.Observer.
 func (s *spending) Charged(r budget.Receipt) {
-	s.line.Leave()
+	s.line.Leave(true)
 	s.add(r.Operation, r.Units, 1)
 	s.run.log.Debug("charged", "operation", r.Operation, "units", r.Units, "limit", r.Limit, "remaining", r.Remaining)
 	s.run.held.claim.spends()

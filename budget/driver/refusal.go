@@ -20,7 +20,7 @@ type RefusalCount struct {
 	Hour int64 // µs: when it began; a later hour than the store's counts as that
 	// Limit is the limit's name; empty: the whole budget, as by a lock on it. Job may be empty.
 	Limit, Operation, Job string
-	Refused, Waited       int64
+	Refused, Waited       int64 // below 0: so many of those counted before are none
 }
 
 func (r Refusals) Doing() string { return "count refusals of " + r.Budget }
@@ -39,7 +39,7 @@ const (
 func (r Refusals) Rows(now int64) (rows []HistoryRow) {
 	for _, c := range r.Counts {
 		for prefix, n := range map[string]int64{refusedPrefix: c.Refused, waitedPrefix: c.Waited} {
-			if n > 0 {
+			if n != 0 {
 				rows = append(rows, HistoryRow{Hour: min(c.Hour, HourOf(now)), Operation: prefix + c.Limit + "/" + c.Operation, Job: c.Job, Calls: n})
 			}
 		}

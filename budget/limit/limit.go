@@ -59,6 +59,12 @@ func (l Limit) For(operation string) Limit {
 	return l
 }
 
+// Configured is the name that the configuration has: without the operation of [Limit.For].
+func (l Limit) Configured() string {
+	name, _, _ := strings.Cut(l.Name, ":")
+	return name
+}
+
 // CoversAll reports whether the limit covers every operation.
 func (l Limit) CoversAll() bool { return len(l.Operations) == 0 }
 
