@@ -11,10 +11,12 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// What [Budget.History] may be grouped by besides ByOperation, ByJob and ByRegion.
+// What [Budget.History] may be grouped by besides ByOperation, ByJob and ByRegion. By limit are
+// only the calls that it refused or had wait, since a charge counts in several.
 const (
-	ByHour GroupBy = "hour"
-	ByDay  GroupBy = "day"
+	ByHour  GroupBy = "hour"
+	ByDay   GroupBy = "day"
+	ByLimit GroupBy = "limit"
 )
 
 // History says what a budget was charged since an hour, however much that was.
@@ -43,10 +45,13 @@ type HistoryRow struct {
 	Name  string
 	Units int64
 	Calls int64
+	// Refused are calls that were refused for good, Waited those that were granted after a wait.
+	// They have no region.
+	Refused, Waited int64
 }
 
-// History sums what was charged in the hours of the last span, by hour, day, operation, job
-// or region. The days are those of the zone; an hour belongs to the day in which it begins.
+// History sums what was charged, and what was refused, in the hours of the last span, by hour, day,
+// operation, job, region or limit. The days are those of the zone; an hour belongs to the day in which it begins.
 // Its cost grows with what it returns, not with how much was charged. The span is 1 µs or
 // more; one that is longer than the history is kept is answered as far as it is kept. It
 // spends nothing.
@@ -55,23 +60,24 @@ func (b *Budget) History(ctx context.Context, by GroupBy, span time.Duration, zo
 }
 
 // JobHistory is [Budget.History] of the charges that have one job's label, by hour, day,
-// operation or region. Drift and recovered units are nobody's, so they are not in it.
+// operation, region or limit. Drift and recovered units are nobody's, so they are not in it.
 func (b *Budget) JobHistory(ctx context.Context, job string, by GroupBy, span time.Duration, zone *time.Location) (History, error) {
 	if by == ByJob || !driver.ValidName(job) {
-		return History{}, fmt.Errorf("history of %s: %w: of job %q by %q: name a job, and group by hour, day, operation or region", b.spec.Name, ErrInvalid, job, by)
+		return History{}, fmt.Errorf("history of %s: %w: of job %q by %q: name a job, and group by hour, day, operation, region or limit", b.spec.Name, ErrInvalid, job, by)
 	}
 	return b.history(ctx, job, by, span, zone)
 }
 
 // history is History, of one job unless that is empty.
 func (b *Budget) history(ctx context.Context, job string, by GroupBy, span time.Duration, zone *time.Location) (History, error) {
-	if !slices.Contains([]GroupBy{ByHour, ByDay, ByOperation, ByJob, ByRegion}, by) || span < time.Microsecond || zone == nil {
-		return History{}, fmt.Errorf("history of %s: %w: by %q over %s: group by hour, day, operation, job or region, over 1µs or more, in a zone", b.spec.Name, ErrInvalid, by, span)
+	if !slices.Contains([]GroupBy{ByHour, ByDay, ByOperation, ByJob, ByRegion, ByLimit}, by) || span < time.Microsecond || zone == nil {
+		return History{}, fmt.Errorf("history of %s: %w: by %q over %s: group by hour, day, operation, job, region or limit, over 1µs or more, in a zone", b.spec.Name, ErrInvalid, by, span)
 	}
 	now := b.now().UnixMicro()
 	query := driver.HistoryQuery{
 		Budget: b.spec.Name, Now: now, Since: driver.HourOf(max(0, now-span.Microseconds())),
 		Hours: by == ByHour || by == ByDay, Operations: by == ByOperation, Jobs: by == ByJob || job != "", Regions: by == ByRegion,
+		Refusals: true, Limits: by == ByLimit,
 	}
 	view, err := ask(ctx, b, b.store.History, query)
 	if err != nil {
@@ -87,20 +93,22 @@ func (b *Budget) history(ctx context.Context, job string, by GroupBy, span time.
 			continue
 		}
 		if row.Pseudo() {
-			addHistory(beside, row.Operation, row)
+			beside[row.Operation] = beside[row.Operation].plus(row.Operation, row)
 			continue
 		}
-		addHistory(groups, groupName(by, row, zone), row)
-		h.Total.Units += row.Units
-		h.Total.Calls += row.Calls
+		if by == ByLimit {
+			row.Units, row.Calls = 0, 0
+		}
+		name := groupName(by, row, zone)
+		groups[name] = groups[name].plus(name, row)
+		h.Total = h.Total.plus("", row)
 	}
 	h.Rows, h.Beside = historyRows(groups, query.Hours), historyRows(beside, false)
 	return h, nil
 }
 
-func addHistory(groups map[string]HistoryRow, name string, row driver.HistoryRow) {
-	g := groups[name]
-	groups[name] = HistoryRow{name, g.Units + row.Units, g.Calls + row.Calls}
+func (r HistoryRow) plus(name string, row driver.HistoryRow) HistoryRow {
+	return HistoryRow{name, r.Units + row.Units, r.Calls + row.Calls, r.Refused + row.Refused, r.Waited + row.Waited}
 }
 
 // groupName is the name of the group that a row belongs to.
@@ -115,14 +123,16 @@ func groupName(by GroupBy, row driver.HistoryRow, zone *time.Location) string {
 		return row.Job
 	case ByRegion:
 		return row.Region
+	case ByLimit:
+		return row.Limit
 	}
 	return row.Operation
 }
 
-// historyRows are the groups that anything was charged to, in order.
+// historyRows are the groups that anything was charged to or refused, in order.
 func historyRows(groups map[string]HistoryRow, byTime bool) (rows []HistoryRow) {
 	for _, row := range groups {
-		if row.Units != 0 || row.Calls != 0 {
+		if row != (HistoryRow{Name: row.Name}) {
 			rows = append(rows, row)
 		}
 	}
@@ -130,7 +140,7 @@ func historyRows(groups map[string]HistoryRow, byTime bool) (rows []HistoryRow) 
 		if byTime {
 			return strings.Compare(instantOf(a.Name), instantOf(b.Name))
 		}
-		return cmp.Or(cmp.Compare(b.Units, a.Units), strings.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(b.Units, a.Units), cmp.Compare(b.Refused, a.Refused), cmp.Compare(b.Waited, a.Waited), strings.Compare(a.Name, b.Name))
 	})
 	return rows
 }

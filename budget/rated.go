@@ -16,12 +16,15 @@ const mostRead = 10_000
 // Rated is [Budget.Status] with the rate of each limit, as package rate defines it. Besides
 // Status it reads at most two days of the history, hour by hour, whose cost does not grow with
 // the number of charges; and for windows shorter than an hour that span of the ledger, if it
-// has at most 10,000 charges. If these cannot be read, the limits have no rates, and a warning
-// is logged.
+// has at most 10,000 charges. It reads what was refused in the last day, too. If these cannot be
+// read, they are left out, and a warning is logged.
 func (b *Budget) Rated(ctx context.Context) (Status, error) {
 	status, err := b.Status(ctx)
 	if err != nil {
 		return status, err
+	}
+	if status.Denied, err = b.denied(ctx); err != nil {
+		b.log.WarnContext(ctx, "what was refused lately is not known", "budget", b.spec.Name, "error", err)
 	}
 	rates, err := b.rates(ctx, status)
 	if err != nil {

@@ -35,6 +35,8 @@ type Status struct {
 	Holds int
 	// OtherShares are the hosts whose shares differ from this budget's, the latest last.
 	OtherShares []OtherShares
+	// Denied is what was refused in the last day. Only [Budget.Rated] sets it.
+	Denied Denied
 }
 
 // LockOf returns the lock on a limit, or on the whole budget for an empty name; false

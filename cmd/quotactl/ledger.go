@@ -30,11 +30,16 @@ With --since, show the history instead, which is kept for 90 days (history in
 costs.toml), also by hour or day, of all or of one job. It begins with a whole
 hour. By run there is no history: --by run --since sums the ledger.
 
+The history has the calls that were refused, and those that waited and were then
+granted, by whichever process; their columns are shown if there are any. --by
+limit shows the limits that refused them; "-" is a lock of the whole budget.
+
 drift/LIMIT is what the upstream counts in a limit and no charge explains.
 recovered/LIMIT is what the store had lost.`,
 		Example: `  quotactl ledger youtube/key1
   quotactl ledger youtube/key1 --since 30d --by day --timezone America/Los_Angeles
   quotactl ledger youtube/key1 --since 30d --by day --job nightly
+  quotactl ledger youtube/key1 --since 24h --by limit
   quotactl ledger youtube/key1 --by region --since 6h --json`,
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: a.completeBudget,
@@ -45,12 +50,12 @@ recovered/LIMIT is what the store had lost.`,
 			group := budget.GroupBy(by)
 			switch group {
 			case budget.ByOperation, budget.ByJob, budget.ByRegion, budget.ByRun:
-			case budget.ByHour, budget.ByDay:
+			case budget.ByHour, budget.ByDay, budget.ByLimit:
 				if since == 0 {
 					return usage("--by %s: write how far back too: --since 7d", by)
 				}
 			default:
-				return usage("--by %q: use one of operation, job, region, run, hour and day; the days of one job are --by day --job NAME", by)
+				return usage("--by %q: use one of operation, job, region, run, hour, day and limit; the days of one job are --by day --job NAME", by)
 			}
 			days, err := schedule.LoadZone(zone)
 			if err != nil {
@@ -61,7 +66,7 @@ recovered/LIMIT is what the store had lost.`,
 			}
 			switch ofJob := cmd.Flags().Changed("job"); {
 			case ofJob && (since == 0 || group == budget.ByJob || group == budget.ByRun):
-				return usage("--job is for the history, by operation, region, hour or day: write --since 7d --by day")
+				return usage("--job is for the history, by operation, region, hour, day or limit: write --since 7d --by day")
 			case ofJob && !driver.ValidName(job):
 				return usage("--job %q: name one job", job)
 			case since > 0 && group != budget.ByRun:
@@ -71,7 +76,7 @@ recovered/LIMIT is what the store had lost.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&by, "by", "operation", "sum by `GROUP`: operation, job, region or run; with --since also hour or day")
+	flags.StringVar(&by, "by", "operation", "sum by `GROUP`: operation, job, region or run; with --since also hour, day or limit")
 	flags.StringVar(&zone, "timezone", "UTC", "the `ZONE` of the days and hours")
 	flags.StringVar(&job, "job", "", "with --since, what was charged for one `JOB` (else for all)")
 	spanVar(flags, &since, "since", 0, "the history of the last `SPAN`, from a whole hour on (else the ledger)")

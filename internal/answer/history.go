@@ -21,10 +21,12 @@ type History struct {
 }
 
 type entry struct {
-	Name  *string  `json:"name,omitempty"` // empty for charges without the label
-	Units int64    `json:"units"`
-	Calls int64    `json:"calls"`
-	Part  *float64 `json:"part,omitempty"` // of all units, or of all calls when no units were spent
+	Name    *string  `json:"name,omitempty"` // empty for charges without the label
+	Units   int64    `json:"units"`
+	Calls   int64    `json:"calls"`
+	Refused int64    `json:"refused"`
+	Waited  int64    `json:"waited"`
+	Part    *float64 `json:"part,omitempty"` // of all units, or of all calls when no units were spent
 }
 
 func NewHistory(h budget.History, zone *time.Location) History {
@@ -37,11 +39,11 @@ func NewHistory(h budget.History, zone *time.Location) History {
 		return &part
 	}
 	for _, row := range h.Rows {
-		answer.Rows = append(answer.Rows, entry{&row.Name, row.Units, row.Calls, part(row)})
+		answer.Rows = append(answer.Rows, entry{&row.Name, row.Units, row.Calls, row.Refused, row.Waited, part(row)})
 	}
 	for _, row := range h.Beside {
-		answer.Beside = append(answer.Beside, entry{&row.Name, row.Units, row.Calls, nil})
+		answer.Beside = append(answer.Beside, entry{Name: &row.Name, Units: row.Units, Calls: row.Calls})
 	}
-	answer.Total = entry{nil, h.Total.Units, h.Total.Calls, part(h.Total)}
+	answer.Total = entry{nil, h.Total.Units, h.Total.Calls, h.Total.Refused, h.Total.Waited, part(h.Total)}
 	return answer
 }

@@ -119,6 +119,9 @@ func (b Budget) status(at time.Time) (budget.Status, error) {
 	for _, o := range b.OtherShares {
 		s.OtherShares = append(s.OtherShares, budget.OtherShares{Host: o.Host, None: o.None, Last: time.Time(o.Last)})
 	}
+	if r := b.Refused; r != nil {
+		s.Denied = budget.Denied{Since: time.Time(r.Since), Refused: r.Calls, Waited: r.Waited, Job: string(r.Job), Limit: string(r.Limit), Most: r.Most}
+	}
 	for _, l := range b.Limits {
 		one, err := l.status()
 		if err != nil {

@@ -33,8 +33,23 @@ type Budget struct {
 	// these; left out if there are none.
 	OtherShares []OtherShares `json:"other_shares,omitempty"`
 	Limits      []Limit       `json:"limits"`
+	// Refused is left out if nothing was refused or waited in the last day, and where that was
+	// not looked for.
+	Refused *Refused `json:"refused,omitempty"`
 	// Plan is what the jobs' plan says; left out if there is none.
 	Plan *BudgetForecast `json:"plan,omitempty"`
+}
+
+// Refused are the calls that were refused or waited.
+type Refused struct {
+	Since  Instant `json:"since"`
+	Calls  int64   `json:"calls"`
+	Waited int64   `json:"waited"`
+	// Job and Limit are those of the most refused calls; null: none has the label, or the whole
+	// budget was closed.
+	Job   Text  `json:"job"`
+	Limit Text  `json:"limit"`
+	Most  int64 `json:"most"`
 }
 
 // Tightest is the limit with the smallest part left.
@@ -167,6 +182,9 @@ func NewBudget(status budget.Status) Budget {
 	}
 	for _, o := range status.OtherShares {
 		out.OtherShares = append(out.OtherShares, OtherShares{o.Host, o.None, Instant(o.Last)})
+	}
+	if d := status.Denied; d.Refused > 0 || d.Waited > 0 {
+		out.Refused = &Refused{Instant(d.Since), d.Refused, d.Waited, Text(d.Job), Text(d.Limit), d.Most}
 	}
 	for _, l := range status.Limits {
 		one, rate := newLimit(l, status.At), newRate(l.Rate)

@@ -75,8 +75,8 @@ func TestSpending(t *testing.T) {
 	for name, want := range map[string]int64{"09:00 list": 1, "14:00 get": 10, "14:00 list": 2} {
 		check.Equal(t, units[name], want, name)
 	}
-	check.EqualSlices(t, got.Jobs, []Spender{{"nightly", 10, 1}, {"", 2, 2}})
-	check.EqualSlices(t, got.Operations, []Spender{{"get", 10, 1}, {"list", 2, 2}})
+	check.EqualSlices(t, got.Jobs, []Spender{{Name: "nightly", Units: 10, Calls: 1}, {Units: 2, Calls: 2}})
+	check.EqualSlices(t, got.Operations, []Spender{{Name: "get", Units: 10, Calls: 1}, {Name: "list", Units: 2, Calls: 2}})
 	check.Equal(t, got.WhoSince, time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC))
 }
 

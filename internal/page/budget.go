@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -21,6 +22,7 @@ type budgetBody struct {
 	Held       []heldRow
 	Jobs       []spenderRow
 	Operations []spenderRow
+	Refused    [3][]look.Spender // by limit, job and operation
 	WhoSince   time.Time
 	MoreJobs   int
 	MoreOps    int
@@ -102,6 +104,9 @@ func (v *visit) budget() sheet {
 	body.WhoSince = spent.WhoSince
 	body.Jobs, body.MoreJobs = spenders(spent.Jobs)
 	body.Operations, body.MoreOps = spenders(spent.Operations)
+	for i, list := range [][]look.Spender{spent.Limits, spent.Jobs, spent.Operations} {
+		body.Refused[i] = refused(list)
+	}
 	show.body = body
 	return show
 }
@@ -122,7 +127,15 @@ func reach(b budget.Status) (past, who time.Duration) {
 	return min(most, max(past, least)), min(most, who)
 }
 
+// refused are those that were refused most or waited.
+func refused(list []look.Spender) []look.Spender {
+	list = slices.DeleteFunc(slices.Clone(list), func(s look.Spender) bool { return s.Refused == 0 && s.Waited == 0 })
+	slices.SortStableFunc(list, func(a, b look.Spender) int { return cmp.Compare(b.Refused, a.Refused) })
+	return list[:min(len(list), mostSpenders)]
+}
+
 func spenders(list []look.Spender) (rows []spenderRow, more int) {
+	list = slices.DeleteFunc(slices.Clone(list), func(s look.Spender) bool { return s.Units == 0 && s.Calls == 0 })
 	var total budget.SpentRow
 	for _, s := range list {
 		total.Units, total.Calls = total.Units+s.Units, total.Calls+s.Calls

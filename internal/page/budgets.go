@@ -98,7 +98,7 @@ func newCard(b budget.Status, ahead *answer.BudgetForecast) budgetCard {
 	if ahead != nil && ahead.FirstCut != nil { // what needs attention comes first
 		card.Alarm, planned = sentence(planned), ""
 	}
-	for _, text := range []string{planned, aheadText(b)} {
+	for _, text := range []string{planned, aheadText(b), refusedText(b)} {
 		if text != "" {
 			card.Facts = append(card.Facts, sentence(text))
 		}

@@ -39,6 +39,7 @@ func lockText(l budget.Lock) string                          { return view.Lock(
 func closedText(l budget.Lock) string                        { return view.Closed(screen.Pipe(), l) }
 func ifClosed(b budget.Status) string                        { return view.IfClosed(screen.Pipe(), b) }
 func othersText(o budget.OtherShares) string                 { return view.Others(screen.Pipe(), o) }
+func refusedText(b budget.Status) string                     { return line(view.Refused(screen.Pipe(), b)) }
 func aheadText(b budget.Status) string                       { return line(view.Ahead(screen.Pipe(), b, time.Hour)) }
 func byPlanText(f *answer.BudgetForecast) string             { return line(view.ByPlan(screen.Pipe(), f)) }
 func limitNotes(l budget.LimitStatus, at time.Time) []string { return view.Notes(screen.Pipe(), l, at) }

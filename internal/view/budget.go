@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,6 +27,9 @@ func Budget(on screen.Screen, b budget.Status, ahead *answer.BudgetForecast) str
 	}
 	for _, o := range b.OtherShares {
 		out += on.Wrap("  ", Others(on, o))
+	}
+	if text := Refused(on, b); text != "" {
+		out += on.Wrap("  ", text)
 	}
 	out += limitTable(on, shown).String()
 	if left := len(b.Limits) - len(shown); left > 0 {
@@ -58,6 +62,25 @@ func Used(on screen.Screen, b budget.Status) string {
 // Hidden reports whether a limit is that of one operation with nothing used, which is only
 // counted.
 func Hidden(l budget.LimitStatus) bool { return strings.Contains(l.Name, ":") && l.Used == 0 }
+
+// Refused says what was refused of a budget lately; empty: nothing.
+func Refused(on screen.Screen, b budget.Status) string {
+	d := b.Denied
+	if d.Refused == 0 {
+		return ""
+	}
+	text := Plural(int(d.Refused), "call") + " refused in the last 24h"
+	switch {
+	case d.Job != "" && d.Limit != "":
+		text += fmt.Sprintf(", most of %s (%s)", d.Job, d.Limit)
+	case d.Job+d.Limit != "":
+		text += ", most of " + cmp.Or(d.Job, "limit "+d.Limit)
+	}
+	if d.Waited > 0 {
+		text += fmt.Sprintf("; %s waited", on.Number(d.Waited))
+	}
+	return text
+}
 
 // Others describes a host with other shares.
 func Others(on screen.Screen, o budget.OtherShares) string {

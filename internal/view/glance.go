@@ -26,6 +26,9 @@ func Glance(on screen.Screen, b budget.Status, ahead *answer.BudgetForecast, all
 	for _, o := range b.OtherShares {
 		out += on.Wrap("  "+on.Warn("! "), Others(on, o))
 	}
+	if text := Refused(on, b); text != "" {
+		out += on.Wrap("  "+on.Warn("! "), text)
+	}
 	shown := slices.DeleteFunc(slices.Clone(b.Limits), Hidden)
 	idle := len(b.Limits) - len(shown)
 	bars, left := fit(on, all, out, glanceBars(on, b, shown, all), 1)

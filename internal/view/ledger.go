@@ -12,11 +12,28 @@ import (
 
 // History is who spent what since an hour.
 func History(on screen.Screen, h answer.History) string {
-	t := on.Table(strings.ToUpper(h.By), ">UNITS", ">PART", ">CALLS")
-	for _, row := range h.Rows {
-		t.Add(groupText(h.By, *row.Name), on.Number(row.Units), fmt.Sprintf("%.1f%%", 100**row.Part), on.Number(row.Calls))
+	spent, denied := h.By != string(budget.ByLimit), h.Total.Refused != 0 || h.Total.Waited != 0
+	heads := []string{strings.ToUpper(h.By)}
+	if spent {
+		heads = append(heads, ">UNITS", ">PART", ">CALLS")
 	}
-	t.Add("total", on.Number(h.Total.Units), fmt.Sprintf("%.1f%%", 100**h.Total.Part), on.Number(h.Total.Calls))
+	if denied || !spent {
+		heads = append(heads, ">REFUSED", ">WAITED")
+	}
+	t := on.Table(heads...)
+	for _, row := range append(h.Rows, h.Total) {
+		cells := []string{"total"}
+		if row.Name != nil {
+			cells[0] = groupText(h.By, *row.Name)
+		}
+		if spent {
+			cells = append(cells, on.Number(row.Units), fmt.Sprintf("%.1f%%", 100**row.Part), on.Number(row.Calls))
+		}
+		if denied || !spent {
+			cells = append(cells, on.Number(row.Refused), on.Number(row.Waited))
+		}
+		t.Add(cells...)
+	}
 	heading := h.Budget
 	if h.Job != "" {
 		heading += ", job " + h.Job
