@@ -240,3 +240,38 @@ func TestRefusalsDoNotHoldClose(t *testing.T) {
 		must.Equal(t, time.Since(began), spec.Timeout, "Close took")
 	})
 }
+
+// History has refusals beside what was charged: by limit only them, of one job only its own. Rated
+// says whose were most in the last day. Neither the rates nor the charges change by them.
+func TestHistoryOfRefusals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(nil)
+		b := must.Get(budget.New(store, tallySpec()))(t)
+		must.Get(b.Charge(t.Context(), get(10, "nightly")))(t)
+		quiet := must.Get(b.Rated(t.Context()))(t)
+		check.Equal(t, quiet.Denied, budget.Denied{Since: quiet.Denied.Since}, "denied before any refusal")
+		count := func(ago time.Duration, limit, job string, refused, waited int64) {
+			must.Get(driver.Apply(t.Context(), store, driver.Refusals{Budget: "up/key1", Now: time.Now().UnixMicro(), Counts: []driver.RefusalCount{
+				{Hour: driver.HourOf(time.Now().Add(-ago).UnixMicro()), Limit: limit, Operation: "get", Job: job, Refused: refused, Waited: waited},
+			}}))(t)
+		}
+		count(0, "minute", "nightly", 5, 1)
+		count(time.Hour, "minute", "nightly", 4, 0)
+		count(0, "", "feeds", 8, 0)
+		count(30*time.Hour, "minute", "feeds", 100, 0)
+		rows := func(h budget.History, err error) string {
+			t.Helper()
+			must.Do(t, err)
+			return fmt.Sprint(h.Rows, h.Total)
+		}
+		day := 24 * time.Hour
+		check.Equal(t, rows(b.History(t.Context(), budget.ByLimit, day, time.UTC)), "[{minute 0 0 9 1} { 0 0 8 0}] { 0 0 17 1}")
+		check.Equal(t, rows(b.History(t.Context(), budget.ByJob, day, time.UTC)), "[{nightly 10 1 9 1} {feeds 0 0 8 0}] { 10 1 17 1}")
+		check.Equal(t, rows(b.History(t.Context(), budget.ByOperation, 3*day, time.UTC)), "[{get 10 1 117 1}] { 10 1 117 1}")
+		check.Equal(t, rows(b.JobHistory(t.Context(), "nightly", budget.ByLimit, day, time.UTC)), "[{minute 0 0 9 1}] { 0 0 9 1}")
+		noisy := must.Get(b.Rated(t.Context()))(t)
+		since := time.UnixMicro(driver.HourOf(time.Now().Add(-day).UnixMicro())).UTC()
+		check.Equal(t, noisy.Denied, budget.Denied{Since: since, Refused: 17, Waited: 1, Job: "nightly", Limit: "minute", Most: 9})
+		check.Equal(t, fmt.Sprintf("%+v", noisy.Limits), fmt.Sprintf("%+v", quiet.Limits), "the limits and their rates")
+	})
+}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/look"
 	"github.com/quotactl/quotactl/internal/must"
@@ -327,4 +328,27 @@ func TestCronsJob(t *testing.T) {
 	check.Contains(t, w.page(t, "/jobs").words(), "runs are missing, from")
 	view := must.Get(w.reader.State(t.Context(), w.reader.Jobs))(t).Jobs[0]
 	check.Equal(t, newJobRow(view, look.Foresight{}).Level, levelOut)
+}
+
+// A budget's page says what was refused, by whichever process, by limit, job and operation; where
+// nothing was refused it says nothing.
+func TestRefused(t *testing.T) {
+	w := newWorld(t)
+	must.Get(w.key.Charge(t.Context(), budget.Call{Operation: "get"}))(t)
+	quiet := w.answer(t, "/budget?name=up/key").Body.String()
+	check.Equal(t, strings.Contains(quiet, "refused in the last") || strings.Contains(quiet, "What was refused"), false, "refusals before any")
+	w = newWorld(t)
+	must.Get(w.key.Charge(t.Context(), budget.Call{Operation: "get"}))(t)
+	must.Get(driver.Apply(t.Context(), w.store, driver.Refusals{Budget: "up/key", Now: w.now.UnixMicro(), Counts: []driver.RefusalCount{
+		{Hour: driver.HourOf(w.now.UnixMicro()), Limit: "daily", Operation: "get", Job: "nightly", Refused: 1200, Waited: 3},
+		{Hour: driver.HourOf(w.now.UnixMicro()), Operation: "list", Refused: 7},
+	}}))(t)
+	got := w.answer(t, "/budget?name=up/key").Body.String()
+	for _, want := range []string{
+		"1207 calls refused in the last 24h, most of nightly (daily); 3 waited.",
+		`<th scope="row">daily</th><td class="n">1,200</td><td class="n">3</td>`, `<th scope="row">the whole budget</th><td class="n">7</td>`,
+		`<th scope="row">nightly</th><td class="n">1,200</td>`, `<th scope="row">without a job</th><td class="n">7</td>`, `<th scope="row">list</th><td class="n">7</td>`,
+	} {
+		check.Contains(t, got, want)
+	}
 }
