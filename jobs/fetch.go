@@ -335,6 +335,11 @@ func (s *spending) Charged(r budget.Receipt) {
 	s.run.held.claim.spends()
 }
 
+// Answered implements budgethttp.Observer.
+func (s *spending) Answered(r budget.Receipt, took time.Duration) {
+	s.run.options.Observe.UpstreamAnswered(s.run.job, r.Operation, took)
+}
+
 // Settled implements budgethttp.Observer.
 func (s *spending) Settled(r budget.Receipt, units int64) {
 	s.add(r.Operation, units-r.Units, 0)

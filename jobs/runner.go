@@ -216,6 +216,9 @@ type Observer interface {
 	TicksMissed(job *Job, ticks int)
 	// PassEnded: a pass ended, or could not begin.
 	PassEnded(job *Job, outcome Outcome)
+	// UpstreamAnswered: the header of a response to a job's request came so long after the
+	// request was sent.
+	UpstreamAnswered(job *Job, operation string, took time.Duration)
 	// ResponseUnread: a response to a job's request contains something that could not be
 	// read.
 	ResponseUnread(job *Job, unread budgethttp.Unread)
@@ -230,4 +233,5 @@ func (nobody) TicksMissed(*Job, int)           {}
 func (nobody) RunEnded(*Job, string, Outcome)  {}
 func (nobody) PassEnded(*Job, Outcome)         {}
 
-func (nobody) ResponseUnread(*Job, budgethttp.Unread) {}
+func (nobody) UpstreamAnswered(*Job, string, time.Duration) {}
+func (nobody) ResponseUnread(*Job, budgethttp.Unread)       {}

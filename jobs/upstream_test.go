@@ -349,6 +349,7 @@ func TestUnreadResponses(t *testing.T) {
 		}
 		want := budgethttp.Unread{Operation: "videos.list", What: budgethttp.UnreadActual, Place: "json usage.units", Why: "it is not a number"}
 		check.EqualSlices(t, seen.unread, []budgethttp.Unread{want}, "unread")
+		check.EqualSlices(t, seen.answered, []string{"trending videos.list"}, "answered")
 		w.logged("level=WARN", "could not be read", "what=actual", "region=US", "operation=videos.list")
 		for line := range strings.Lines(w.log.String()) {
 			if strings.Contains(line, "could not be read") && strings.Count(line, "budget=") != 1 {
@@ -389,7 +390,12 @@ func TestDamagedResponses(t *testing.T) {
 // unreadObserver notes what could not be read.
 type unreadObserver struct {
 	nobody
-	unread []budgethttp.Unread
+	unread   []budgethttp.Unread
+	answered []string
+}
+
+func (o *unreadObserver) UpstreamAnswered(job *Job, operation string, _ time.Duration) {
+	o.answered = append(o.answered, job.Name+" "+operation)
 }
 
 func (o *unreadObserver) ResponseUnread(_ *Job, u budgethttp.Unread) { o.unread = append(o.unread, u) }

@@ -213,6 +213,7 @@ func (a *attempt) send() (*http.Response, error) {
 	}
 	a.sent = true
 	out := a.proven(a.request.WithContext(ctx))
+	began := time.Now()
 	resp, err := a.options.Base.RoundTrip(out)
 	if !a.trace.silent() {
 		a.traces.Store(true)
@@ -236,9 +237,11 @@ func (a *attempt) send() (*http.Response, error) {
 		}
 		return nil, err
 	}
+	took := time.Since(began)
 	a.mu.Lock()
 	a.verdict.receipt = a.receipt
 	a.mu.Unlock()
+	a.options.Observer.Answered(a.verdict.receipt, took)
 	resp.Request = a.verdict.attach(resp.Request, out, a.request)
 	return resp, nil
 }

@@ -69,6 +69,7 @@ func want(t *testing.T, b *budget.Budget, units, calls, open int64) {
 type observer struct {
 	mu       sync.Mutex
 	charged  []budget.Receipt
+	answered []time.Duration
 	settled  map[string]int64
 	twice    []string
 	verdicts []budgethttp.Verdict
@@ -83,6 +84,10 @@ func (o *observer) note(what func()) {
 }
 
 func (o *observer) Charged(r budget.Receipt) { o.note(func() { o.charged = append(o.charged, r) }) }
+
+func (o *observer) Answered(r budget.Receipt, took time.Duration) {
+	o.note(func() { o.answered = append(o.answered, took) })
+}
 
 func (o *observer) Settled(r budget.Receipt, units int64) {
 	o.note(func() {

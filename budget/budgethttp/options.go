@@ -81,6 +81,9 @@ type Options struct {
 type Observer interface {
 	// Charged is called after each charge, before the request is sent.
 	Charged(budget.Receipt)
+	// Answered is called when the header of a response has come: so long after the request was
+	// sent. It is not called for a request without a response.
+	Answered(r budget.Receipt, took time.Duration)
 	// Settled is called once for each charge, with its final units: 0 if it was released.
 	Settled(r budget.Receipt, units int64)
 	// Refused is called when the upstream has refused a request.
@@ -97,6 +100,9 @@ type NoObserver struct{}
 
 // Charged implements [Observer].
 func (NoObserver) Charged(budget.Receipt) {}
+
+// Answered implements [Observer].
+func (NoObserver) Answered(budget.Receipt, time.Duration) {}
 
 // Settled implements [Observer].
 func (NoObserver) Settled(budget.Receipt, int64) {}

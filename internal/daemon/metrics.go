@@ -35,7 +35,7 @@ type metrics struct {
 	observed, drift, unread      *prometheus.CounterVec
 	remembered                   *prometheus.CounterVec
 	passes, runs, missed         *prometheus.CounterVec
-	store, lateness              *prometheus.HistogramVec
+	store, lateness, upstream    *prometheus.HistogramVec
 	breaker, loaded              prometheus.Gauge
 	reloads                      *prometheus.CounterVec
 	alerts, pings                *prometheus.CounterVec
@@ -69,6 +69,10 @@ func newMetrics(budgets map[string]*budget.Budget, timeout time.Duration, versio
 			Namespace: "quotactl", Name: "store_seconds", Help: "How long the store took to answer, by call.",
 			Buckets: []float64{.0002, .0005, .001, .002, .005, .01, .02, .05, .1, .25, .5, 1, 2},
 		}, []string{"call"}),
+		upstream: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "quotactl", Name: "upstream_seconds", Help: "How long an upstream took until the header of its response, in requests of this process's fetch jobs.",
+			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
+		}, []string{"budget", "operation"}),
 		lateness: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "quotactl", Name: "tick_lateness_seconds", Help: "How long after its tick a pass was started.",
 			Buckets: []float64{.01, .05, .1, .5, 1, 5, 30, 60, 300, 3600},
@@ -95,7 +99,7 @@ func newMetrics(budgets map[string]*budget.Budget, timeout time.Duration, versio
 	})
 	info.Set(1)
 	m.http.register(m.registry)
-	m.registry.MustRegister(m.decisions, m.units, m.nearMisses, m.leasedTakes, m.leasedUnits, m.observed, m.remembered, m.drift, m.unread, m.passes, m.missed, m.runs, m.store, m.lateness, m.breaker, m.reloads, m.loaded, m.alerts, m.pings, info,
+	m.registry.MustRegister(m.decisions, m.units, m.nearMisses, m.leasedTakes, m.leasedUnits, m.observed, m.remembered, m.drift, m.unread, m.passes, m.missed, m.runs, m.store, m.lateness, m.upstream, m.breaker, m.reloads, m.loaded, m.alerts, m.pings, info,
 		m.limits, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -233,6 +237,11 @@ func (m *metrics) PassEnded(job *jobs.Job, outcome jobs.Outcome) {
 
 func (m *metrics) TicksMissed(job *jobs.Job, ticks int) {
 	m.missed.WithLabelValues(job.Name).Add(float64(ticks))
+}
+
+func (m *metrics) UpstreamAnswered(job *jobs.Job, operation string, took time.Duration) {
+	name := m.budget(job.Budget)
+	m.upstream.WithLabelValues(name, m.operation(name, operation)).Observe(took.Seconds())
 }
 
 func (m *metrics) ResponseUnread(job *jobs.Job, u budgethttp.Unread) {

@@ -73,6 +73,7 @@ func (m *metrics) forget(before, after *generation) {
 		if after.budgets[name] != nil {
 			continue
 		}
+		m.upstream.DeletePartialMatch(prometheus.Labels{"budget": name})
 		for _, series := range []*prometheus.CounterVec{m.decisions, m.units, m.leasedTakes, m.leasedUnits, m.nearMisses, m.observed, m.remembered, m.drift} {
 			series.DeletePartialMatch(prometheus.Labels{"budget": name})
 		}

@@ -95,6 +95,7 @@ func LockedUntil(t testing.TB, b *budget.Budget, limit string, until time.Time) 
 
 // Observer records what a transport reports.
 type Observer struct {
+	budgethttp.NoObserver
 	Settles Tally // its calls are those that were not released
 
 	mu       sync.Mutex // guards all below
