@@ -2,6 +2,8 @@ package budget
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
@@ -20,12 +22,28 @@ type Denied struct {
 	Most       int64
 }
 
-// denied reads the refusals of the last span.
+// Refusals are the calls of the hours of the last span that were refused for good, or waited,
+// by hour, limit, operation and job, whichever process made them. Rows that have none are not
+// among them.
+func (b *Budget) Refusals(ctx context.Context, span time.Duration) ([]driver.HistoryRow, error) {
+	past, err := b.refusals(ctx, span, driver.HistoryQuery{Hours: true, Operations: true, Jobs: true})
+	if err != nil {
+		return nil, fmt.Errorf("refusals of %s: %w", b.spec.Name, err)
+	}
+	return slices.DeleteFunc(past.Rows, func(row driver.HistoryRow) bool { return row.Refused == 0 && row.Waited == 0 }), nil
+}
+
+// refusals reads the history of the last span with its refusals by limit, and by what else a
+// query keeps apart.
+func (b *Budget) refusals(ctx context.Context, span time.Duration, query driver.HistoryQuery) (driver.History, error) {
+	query.Budget, query.Now, query.Refusals, query.Limits = b.spec.Name, b.now().UnixMicro(), true, true
+	query.Since = driver.HourOf(max(0, query.Now-span.Microseconds()))
+	return ask(ctx, b, b.store.History, query)
+}
+
+// denied sums the refusals of the last span.
 func (b *Budget) denied(ctx context.Context) (Denied, error) {
-	now := b.now().UnixMicro()
-	past, err := ask(ctx, b, b.store.History, driver.HistoryQuery{
-		Budget: b.spec.Name, Now: now, Since: driver.HourOf(max(0, now-deniedSpan.Microseconds())), Jobs: true, Refusals: true, Limits: true,
-	})
+	past, err := b.refusals(ctx, deniedSpan, driver.HistoryQuery{Jobs: true})
 	if err != nil {
 		return Denied{}, err
 	}

@@ -35,6 +35,8 @@ type Status struct {
 	Holds int
 	// OtherShares are the hosts whose shares differ from this budget's, the latest last.
 	OtherShares []OtherShares
+	// Entries is how many entries the ledger holds, also those that no limit counts any more.
+	Entries int64
 	// Denied is what was refused in the last day. Only [Budget.Rated] sets it.
 	Denied Denied
 }
@@ -152,7 +154,7 @@ func (b *Budget) look(ctx context.Context) (Status, driver.View, error) {
 		return Status{}, view, fmt.Errorf("status of %s: %w", b.spec.Name, err)
 	}
 	limits = view.Plans.Of(limits)
-	status := Status{Budget: b.spec.Name, At: time.UnixMicro(view.Now).UTC(), Observe: b.spec.Observe, Holds: len(view.Holds)}
+	status := Status{Budget: b.spec.Name, At: time.UnixMicro(view.Now).UTC(), Observe: b.spec.Observe, Holds: len(view.Holds), Entries: view.Entries}
 	status.OtherShares = others(view.Tables, b.table.Digest)
 	if view.Recovering > 0 {
 		status.Recovering = time.UnixMicro(view.Recovering).UTC()

@@ -12,7 +12,7 @@
 --     tables as m has them, what usual.lua needs, the records of what shares need as m has them, up
 --     to when the ledger is there for sure}, for a
 --     look which of the further marks' charges are missing; for a look the living holds, see
---     holds.lua}
+--     holds.lua, and how many entries there are}
 --     An item is {result, replayed, units, at, limit, progress, used and score per
 --     limit}. result is a driver.Result, or 100: again, or 101: its totals exceed its
 --     entries. For a grant, limit is the first in observe mode that would have refused
@@ -79,7 +79,7 @@ if looking and not M.v then
   -- A write that changes nothing: a server that refuses writes must refuse a look too.
   -- Otherwise each look would report that the store is within reach again.
   redis.call('PEXPIREAT', keyE, '0')
-  return {0, int(raw), {}, '0', int(now), {}, {}, '', {'', 0, '', 0, '', 0, '', {'', '', 0, {}, {}}, '', 0}, missing, {}}
+  return {0, int(raw), {}, '0', int(now), {}, {}, '', {'', 0, '', 0, '', 0, '', {'', '', 0, {}, {}}, '', 0}, missing, {}, 0}
 end
 if M.lid == '' then M.lid = args.candidate end
 
@@ -207,14 +207,14 @@ if task then
   limitSteps = WHOLE
   bringAll()
   save(true)
-  return {0, int(raw), {}, int(M.born), int(M.last), {imported}, {0}, '', mark(), {}, {}}
+  return {0, int(raw), {}, int(M.born), int(M.last), {imported}, {0}, '', mark(), {}, {}, int(M.n)}
 end
 if recovering then
   lost = lost or goneLedger()
   local recovered, done = recoverAll(limits, lost)
   if lost and done then report(args.host, args.candidate) end
   save(fresh)
-  return {0, int(raw), {}, int(M.born), int(M.last), recovered, {0}, '', mark(), {}, {}}
+  return {0, int(raw), {}, int(M.born), int(M.last), recovered, {0}, '', mark(), {}, {}, int(M.n)}
 end
 if reporting then
   local reported = {}
@@ -224,7 +224,7 @@ if reporting then
     reported[i] = {int(added), int(total), int(score)}
   end
   save(fresh)
-  return {0, int(raw), {}, int(M.born), int(M.last), reported, {0}, '', mark(), {}, {}}
+  return {0, int(raw), {}, int(M.born), int(M.last), reported, {0}, '', mark(), {}, {}, int(M.n)}
 end
 if not looking and not goesOn then note(args.host, args.table) end -- a batch's first run has noted them
 if lost then
@@ -415,4 +415,4 @@ if bringAll() then
   end
 end
 save(fresh)
-return {0, int(raw), answers, int(M.born), int(M.last), looks, total, looking and M.locks or '', mark(), looking and missing or {}, looking and holds.lines() or {}}
+return {0, int(raw), answers, int(M.born), int(M.last), looks, total, looking and M.locks or '', mark(), looking and missing or {}, looking and holds.lines() or {}, int(M.n)}

@@ -27,6 +27,9 @@ type View struct {
 	Holds []Hold
 	// Missing are the ids of the Others' charges that the ledger lacks.
 	Missing []string
+	// Entries is how many entries the ledger holds, also those that no limit counts any more and
+	// that are not forgotten yet.
+	Entries int64
 	// Recovering is the instant (µs) until which a loss holds charges back; 0: it does
 	// not.
 	Recovering int64

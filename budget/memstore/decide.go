@@ -335,7 +335,7 @@ func (s *Store) Look(ctx context.Context, look driver.Look) (driver.View, error)
 	if l.lost(look.Mark, look.Limits, now) {
 		return driver.View{}, lost(look.Budget)
 	}
-	view := driver.View{Now: when.clock, Locks: l.standing(now), Mark: l.mark(now), AtWork: l.atWork(now), Tables: l.tables.Within(now), Plans: l.plans.Within(now), Missing: l.missing(look.Others, look.Limits, now)}
+	view := driver.View{Now: when.clock, Locks: l.standing(now), Mark: l.mark(now), AtWork: l.atWork(now), Tables: l.tables.Within(now), Plans: l.plans.Within(now), Missing: l.missing(look.Others, look.Limits, now), Entries: int64(len(l.entries))}
 	if until := l.recovering(look.Hosts); until > now {
 		view.Recovering = until
 	}

@@ -229,6 +229,18 @@ func Check(url string) error {
 	return redisstore.Check(url)
 }
 
+// Size is how many bytes the file of a store by its URL takes, with its log; false for a store
+// without a file of its own.
+func Size(url string) (bytes int64, known bool) {
+	file, ok := strings.CutPrefix(url, sqlitePrefix)
+	for _, name := range []string{file, file + "-wal"} {
+		if info, err := os.Stat(name); ok && err == nil {
+			bytes, known = bytes+info.Size(), true
+		}
+	}
+	return bytes, known
+}
+
 const sqlitePrefix = "sqlite:"
 
 func isSQLite(url string) bool { return strings.HasPrefix(url, sqlitePrefix) }

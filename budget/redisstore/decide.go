@@ -30,27 +30,28 @@ type batch struct {
 	aimed    bool           // a run had deadlines by the server's clock; before it is known, none can charge
 	decided  driver.Decisions
 
-	mode   purpose
-	status int64    // of the last run
-	names  []string // to register with the next run
-	sums   []sum    // a look's sums, one for each limit
-	lost   *recovery
-	report *report
-	rows   *driver.Import
-	locks  string // for a look, as the ledger keeps them
-	born   int64  // when the ledger began
-	seen   int64  // the instant of the decision: the clamped clock
-	looks  [][]any
-	plans  *string // the records that Limits are by; nil: no guarantee lapses by plan
-	lacks  []any   // for a look: which of Others are missing, from 1
-	holds  []any   // for a look, as lua/holds.lua has them
-	staged map[int]*stagedRefusal
-	told   ledgerTold
-	slow   bool       // usual.lua has left the open items to charge.lua
-	tidied bool       // that was tried after a run without items
-	tidies []int      // operations that a run without items packs into blocks
-	before *finishing // what is to be done before the items; nil: nothing, or it is done
-	one    struct {
+	mode    purpose
+	status  int64    // of the last run
+	names   []string // to register with the next run
+	sums    []sum    // a look's sums, one for each limit
+	lost    *recovery
+	report  *report
+	rows    *driver.Import
+	locks   string // for a look, as the ledger keeps them
+	born    int64  // when the ledger began
+	seen    int64  // the instant of the decision: the clamped clock
+	looks   [][]any
+	plans   *string // the records that Limits are by; nil: no guarantee lapses by plan
+	lacks   []any   // for a look: which of Others are missing, from 1
+	holds   []any   // for a look, as lua/holds.lua has them
+	entries int64
+	staged  map[int]*stagedRefusal
+	told    ledgerTold
+	slow    bool       // usual.lua has left the open items to charge.lua
+	tidied  bool       // that was tried after a run without items
+	tidies  []int      // operations that a run without items packs into blocks
+	before  *finishing // what is to be done before the items; nil: nothing, or it is done
+	one     struct {
 		until [1]time.Time
 		open  [1]int
 	} // the lists of a batch of one
@@ -216,6 +217,7 @@ func (b *batch) read(a answer) (bool, error) {
 	}
 	b.born, b.seen, b.looks, b.locks = numberAt(a.rest, 1), numberAt(a.rest, 2), lists(a.rest, 3), text(a.rest, 5)
 	b.told, b.lacks, b.holds = readTold(list(a.rest, 6), b.seen), list(a.rest, 7), list(a.rest, 8)
+	b.entries = numberAt(a.rest, 9)
 	b.decided.Mark, b.decided.AtWork = b.told.mark, b.told.atWork(b.seen)
 	answers := lists(a.rest, 0)
 	var open []int

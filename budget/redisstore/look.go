@@ -85,7 +85,7 @@ func (b *batch) summed() bool {
 // view converts the script's looks to a driver.View.
 func (b *batch) view() driver.View {
 	view := driver.View{Now: b.decided.Now, Limits: make([]driver.LimitView, len(b.Limits)), Locks: standing(b.locks, b.seen), Mark: b.told.mark, AtWork: b.told.atWork(b.seen), Tables: b.told.tables.Within(b.seen), Plans: b.told.plans.Within(b.seen), Recovering: b.told.until}
-	view.Holds = holdsOf(b.holds)
+	view.Holds, view.Entries = holdsOf(b.holds), b.entries
 	for i := range b.lacks {
 		view.Missing = append(view.Missing, b.Others[numberAt(b.lacks, i)-1].ID)
 	}

@@ -159,7 +159,7 @@ func isRecords(reply []any, most int) bool { return len(reply) <= most && listOf
 
 // isAnswered checks charge.lua's reply to the batch.
 func (b *batch) isAnswered(rest []any) bool {
-	if !tuple(listOf(listOf(anything)), count, count, listOf(listOf(anything)), listOf(count), isLocks, isTold, listOf(within(1, int64(len(b.Others)))), isHolds)(any(rest)) {
+	if !tuple(listOf(listOf(anything)), count, count, listOf(listOf(anything)), listOf(count), isLocks, isTold, listOf(within(1, int64(len(b.Others)))), isHolds, count)(any(rest)) {
 		return false
 	}
 	answers := lists(rest, 0)

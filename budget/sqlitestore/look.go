@@ -74,7 +74,7 @@ func (s *Store) look(ctx context.Context, c *conn, look driver.Look, unsplit boo
 		return view, errUnsplit
 	}
 	now := when.now
-	view.Now = when.clock
+	view.Now, view.Entries = when.clock, l.n
 	view.Locks = l.standing(now)
 	l.last = now // of this copy
 	l.holds.end(now)

@@ -99,6 +99,7 @@ func (d *Daemon) Begin(cfg *config.Config, list []*jobs.Job, store open.Backend,
 	d.storeURL = storeURL
 	d.timeout = open.Timeout(d.storeAt(cfg), cfg.Store)
 	d.metrics = newMetrics(nil, d.timeout, d.o.Version)
+	d.metrics.limits.store = d.storeAt(cfg)
 	d.store = &meteredStore{Backend: store, metrics: d.metrics, log: d.log}
 	first, err := d.open(cfg, list)
 	if err != nil {
@@ -155,7 +156,7 @@ func (d *Daemon) takeOver(g *generation) {
 	}
 	d.stop.Store(max(d.stop.Load(), int64(StopTakes(grace, d.timeout))))
 	d.current.Store(g)
-	d.metrics.take(g.budgets)
+	d.metrics.take(g.budgets, g.jobs)
 	d.metrics.expect(g.jobs)
 	if d.servers != nil {
 		d.servers.swap(d.decisions(g))

@@ -40,6 +40,7 @@ type metrics struct {
 	reloads                      *prometheus.CounterVec
 	alerts, pings                *prometheus.CounterVec
 	limits                       *limitCollector
+	refused                      *refusedCollector
 	http                         *httpMetrics
 	jobs                         *jobCollector // nil until Run
 
@@ -87,9 +88,10 @@ func newMetrics(budgets map[string]*budget.Budget, timeout time.Duration, versio
 			Namespace: "quotactl", Name: "config_loaded_timestamp_seconds", Help: "When the configuration in force was loaded, in seconds since the Unix epoch.",
 		}),
 	}
+	m.refused = newRefusedCollector(m, timeout)
 	m.known.Store(&map[string]map[string]bool{})
 	m.admit(budgets, nil)
-	m.take(budgets)
+	m.take(budgets, nil)
 	m.loaded.SetToCurrentTime()
 	for _, outcome := range []string{"succeeded", "failed"} { // an alert sees the first failure only as an increase from 0
 		m.reloads.WithLabelValues(outcome)
@@ -100,7 +102,7 @@ func newMetrics(budgets map[string]*budget.Budget, timeout time.Duration, versio
 	info.Set(1)
 	m.http.register(m.registry)
 	m.registry.MustRegister(m.decisions, m.units, m.nearMisses, m.leasedTakes, m.leasedUnits, m.observed, m.remembered, m.drift, m.unread, m.passes, m.missed, m.runs, m.store, m.lateness, m.upstream, m.breaker, m.reloads, m.loaded, m.alerts, m.pings, info,
-		m.limits, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		m.limits, m.refused, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/open"
 )
 
 // readAgain is how long a scrape reuses what an earlier one read from the store, so that
@@ -20,7 +21,8 @@ type limitCollector struct {
 	timeout                           time.Duration
 	used, limit, remaining, recovered *prometheus.Desc
 	drift, locked, headroom, part     *prometheus.Desc
-	left                              *prometheus.Desc
+	left, entries, bytes              *prometheus.Desc
+	store                             string // its URL
 
 	shareGuarantee, shareInForce, shareUsed, shareKept, shareBorrowed *prometheus.Desc
 	otherShares                                                       *prometheus.Desc
@@ -56,7 +58,10 @@ func newLimitCollector(timeout time.Duration) *limitCollector {
 		headroom: desc("headroom_units", "What is kept back of a limit's quota now, in what the limit counts."),
 		part:     prometheus.NewDesc("quotactl_limit_headroom_part_units", "What a part of a limit's automatic headroom asks for: drift, in_flight, clock or outage. Their sum is the headroom, within its minimum and maximum.", []string{"budget", "limit", "part"}, nil),
 
-		left:   prometheus.NewDesc("quotactl_budget_left_ratio", "What part of a budget's tightest limit is left, 0 to 1; 0 while it is locked.", []string{"budget", "limit"}, nil),
+		left:    prometheus.NewDesc("quotactl_budget_left_ratio", "What part of a budget's tightest limit is left, 0 to 1; 0 while it is locked.", []string{"budget", "limit"}, nil),
+		entries: prometheus.NewDesc("quotactl_ledger_entries", "How many entries a budget's ledger holds.", []string{"budget"}, nil),
+		bytes:   prometheus.NewDesc("quotactl_store_bytes", "How large the store's file is, with its log.", nil, nil),
+
 		locked: desc("locked_until_seconds", "When the lock on a limit ends, or on the whole budget if limit is empty, in seconds since the Unix epoch."),
 	}
 }
@@ -77,6 +82,8 @@ func (c *limitCollector) Describe(to chan<- *prometheus.Desc) {
 	to <- c.drift
 	to <- c.locked
 	to <- c.left
+	to <- c.entries
+	to <- c.bytes
 	to <- c.headroom
 	to <- c.part
 	to <- c.shareGuarantee
@@ -89,7 +96,11 @@ func (c *limitCollector) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c *limitCollector) Collect(to chan<- prometheus.Metric) {
+	if size, known := open.Size(c.store); known {
+		to <- prometheus.MustNewConstMetric(c.bytes, prometheus.GaugeValue, float64(size))
+	}
 	for _, status := range c.read() {
+		to <- prometheus.MustNewConstMetric(c.entries, prometheus.GaugeValue, float64(status.Entries), status.Budget)
 		for _, l := range status.Limits {
 			for desc, value := range map[*prometheus.Desc]int64{c.used: l.Used, c.limit: l.Limit.Limit, c.remaining: l.Remaining, c.recovered: l.Recovered, c.drift: l.Drift} {
 				to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value), status.Budget, l.Name)

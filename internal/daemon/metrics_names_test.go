@@ -26,7 +26,7 @@ var (
 	labelName  = regexp.MustCompile(`([a-z]+)\s*(?:=~|!~|!=|=)`)
 	byLabels   = regexp.MustCompile(`by \(([^)]*)\)`)
 	// A unit, a count, or what is 1 or 0, which has no unit.
-	unitName = regexp.MustCompile(`_(units|seconds|bytes|ratio|total|info|breaker_open|job_paused|connections)$`)
+	unitName = regexp.MustCompile(`_(units|seconds|bytes|ratio|total|entries|info|breaker_open|job_paused|connections)$`)
 	// What counts the charges of one process alone.
 	ownCharges = regexp.MustCompile(`quotactl_(decisions|units|leased_takes|leased_units|near_misses|observed|drift_units)_total`)
 )
@@ -51,6 +51,13 @@ func TestMetricNames(t *testing.T) {
 	w.m.TickStarted(job, 0)
 	w.m.RunEnded(job, "US", jobs.Failed)
 	w.m.PassEnded(job, jobs.Failed)
+	w.m.UpstreamAnswered(&jobs.Job{Name: "pull", Budget: "shop/main"}, "get", time.Second)
+	w.m.limits.store = "sqlite:" + os.Args[0]
+	w.get("/metrics")
+	w.refusedElsewhere("nightly", "get", 1)
+	must.Get(driver.Apply(t.Context(), w.metered.Backend, driver.Refusals{Budget: "shop/main", Now: time.Now().UnixMicro(), Counts: []driver.RefusalCount{
+		{Hour: driver.HourOf(time.Now().UnixMicro()), Limit: "daily", Operation: "get", Waited: 4},
+	}}))(t)
 	w.m.alerted("team", alert.Failed)
 	w.m.pinged("pull", alert.Failed)
 	w.m.ResponseUnread(job, budgethttp.Unread{Operation: "get", What: budgethttp.UnreadActual})

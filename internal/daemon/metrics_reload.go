@@ -34,8 +34,9 @@ func (m *metrics) admit(budgets map[string]*budget.Budget, upstreams []config.Up
 }
 
 // take makes scrapes read these budgets, and the jobs in force, from now on.
-func (m *metrics) take(budgets map[string]*budget.Budget) {
+func (m *metrics) take(budgets map[string]*budget.Budget, list []*jobs.Job) {
 	m.limits.follow(budgets)
+	m.refused.follow(budgets, list)
 	if m.jobs != nil {
 		m.jobs.again()
 	}

@@ -23,7 +23,7 @@ func (w *watched) truth() budget.Lock {
 	}))(w.t)
 	both := map[string]*budget.Budget{"shop/main": w.b, "seen/main": b}
 	w.m.admit(both, nil)
-	w.m.take(both)
+	w.m.take(both, nil)
 	left := int64(3)
 	must.Equal(w.t, must.Get(b.Report(w.t.Context(), budget.UpstreamReport{Limit: "hour", Remaining: &left}))(w.t).Added, 7)
 	for range 4 {

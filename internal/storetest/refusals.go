@@ -137,6 +137,18 @@ func testRefusalsTogether(t *testing.T, w *world) {
 	w.wantRows("all", driver.HistoryQuery{Refusals: true}, driver.HistoryRow{Units: writers*times + 1, Calls: writers*times + 1, Refused: writers * times, Waited: 2 * writers * times})
 }
 
+// A look says how many entries the ledger holds: one for each charge, none for a refusal.
+func testEntries(t *testing.T, w *world) {
+	w.limits = []limit.Limit{rolling("day", 10, time.Hour)}
+	check.Equal(t, w.look().Entries, 0, "without a ledger")
+	for i := range 5 {
+		w.granted(item(fmt.Sprint("id", i), "get", 2))
+	}
+	check.Equal(t, w.decide(item("more", "get", 1))[0].Result, driver.Refused)
+	w.count(driver.RefusalCount{Hour: driver.HourOf(w.now), Limit: "day", Operation: "get", Refused: 1})
+	check.Equal(t, w.look().Entries, 5, "charges")
+}
+
 // Refusals go with an export, once however often it is imported.
 func testRefusalsMoved(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("day", 1000, time.Hour)}

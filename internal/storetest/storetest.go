@@ -154,6 +154,7 @@ func Run(t *testing.T, open Open, but ...string) {
 		{"Refusals", testRefusals},
 		{"RefusalsOfMany", testRefusalsOfMany},
 		{"RefusalsTogether", testRefusalsTogether},
+		{"Entries", testEntries},
 		{"RefusalsMoved", testRefusalsMoved},
 		{"JobDocument", testJobDocument},
 		{"JobClock", testJobClock},
