@@ -189,7 +189,7 @@ func (j *Job) addSpent(record *Record, c *claim, order []string, spent map[strin
 		switch run.Unknown = begun && spent == nil; {
 		case run.Unknown:
 			run.Warning = fmt.Sprintf("the units that it spent after its daemon's last heartbeat are not known: quotactl ledger %s --by run shows them", c.Budget)
-		case begun && j.Fetch == nil && run.Calls == 0:
+		case begun && j.Fetch == nil && !j.Meter && run.Calls == 0:
 			run.Unknown, run.Warning = true, namesNoRun
 		}
 		if run.Outcome, run.Reason = Lost, ReasonCrashed; !begun {

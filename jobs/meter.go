@@ -18,9 +18,9 @@ type MeteredRun struct {
 	Fence  int64
 	// Env is the environment in which the command would run without a meter, each variable once.
 	Env []string
-	// StandIns are texts by the secrets that they stand for, if the job keeps secrets from its
-	// command: Env has only these texts. A request that carries one, where its upstream's secret
-	// says, is to be sent with the secret, to that upstream alone, over verified TLS.
+	// StandIns has, by secret, the text that Env has instead, if the job keeps secrets from its
+	// command. A request that carries this text where its upstream's secret says is to be sent
+	// with the secret, to that upstream alone, over verified TLS.
 	StandIns map[string]string
 	// Say takes sentences for the run's log.
 	Say func(text string)

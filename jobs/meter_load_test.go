@@ -33,7 +33,8 @@ meter = true
 keep_secret = true
 `
 
-// What cannot be metered, or kept, is an error that says what to write.
+// A job whose calls cannot be metered, or whose secret cannot be kept, is an error that says what to
+// write.
 func TestLoadMeter(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "key")
 	must.Do(t, os.WriteFile(file, []byte("a-s3cret"), 0o600))

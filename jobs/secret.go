@@ -66,7 +66,7 @@ func (s *secrets) hide(text, hidden string) string {
 	return secret.Redact(text, hidden)
 }
 
-// hider removes the secrets from a run's lines, and what stands for them.
+// hider removes the secrets from a run's lines, and their stand-ins.
 func (s *secrets) hider(j *Job, standIns map[string]string) func(string) string {
 	if s.sandbox {
 		return func(text string) string { return text }

@@ -37,7 +37,7 @@ func (p *program) passOf(code int) answer.Pass {
 	p.start()
 	p.exits(code)
 	var got struct{ Passes []answer.Pass }
-	must.Do(p.t, json.Unmarshal([]byte(p.out.String()), &got))
+	must.Do(p.t, json.Unmarshal(p.out.Bytes(), &got))
 	must.Equal(p.t, len(got.Passes), 1, "passes", p.out.String())
 	return got.Passes[0]
 }
@@ -192,7 +192,7 @@ func TestKeepSecret(t *testing.T) {
 		"a redirect away": {inQuery, `curl -sSL "https://api.example.com/v1/away?key=$TEST_KEY"`,
 			[]string{"api.example.com /v1/away key=kept-s3cret%2Fa%2Bb%26c  ", "other.example.com /x key=STANDIN  "}, ""},
 		"a redirect to plain http": {inQuery, `curl -sSL "https://api.example.com/v1/plain?key=$TEST_KEY"`, []string{"api.example.com /v1/plain key=kept-s3cret%2Fa%2Bb%26c  "}, "in another way"},
-		"plain http":               {inQuery, `curl -sS "http://api.example.com/v1/a?key=$TEST_KEY"`, nil, "the secret of [upstream.shop] is sent over https alone, and as its secret says, in key: the request carries what stands for it in another way"},
+		"plain http":               {inQuery, `curl -sS "http://api.example.com/v1/a?key=$TEST_KEY"`, nil, "the secret of [upstream.shop] is sent over https alone, and as its secret says, in key: the request carries its stand-in in another way"},
 		"a bad certificate":        {inQuery, `curl -ksS "https://bad.example.com/v1/a?key=$TEST_KEY"`, nil, "does not verify"},
 		"another place":            {inQuery, `curl -sS -H "Authorization: Bearer $TEST_KEY" https://api.example.com/v1/a`, nil, "in key: the request"},
 		"another header":           {inHeader, `curl -sS -H "X-Key: $TEST_KEY" https://api.example.com/v1/a`, nil, "in Authorization: the request"},

@@ -31,8 +31,7 @@ type Options struct {
 	Open func(name string) (*budget.Budget, error)
 	// Secret returns a credential's secret; empty if it cannot be read.
 	Secret func(config.Credential) string
-	// StandIns are texts by the secrets that they stand for. The command has only these: see
-	// [standIns].
+	// StandIns has, by secret, the text that the command has instead: see [standIns].
 	StandIns map[string]string
 	// Digest stands for the configuration and its store; see [Digest].
 	Digest string

@@ -75,7 +75,7 @@ func (h *handler) isMisplaced(w http.ResponseWriter, c *call, req *http.Request)
 	}) {
 		return false
 	}
-	h.refuseWith(w, req, h.misconfigured(fmt.Sprintf("the secret of [upstream.%s] is sent over https alone, and as its secret says, in %s: the request carries what stands for it in another way", c.upstream.Name, cmp.Or(k.place.Query, k.place.Header))))
+	h.refuseWith(w, req, h.misconfigured(fmt.Sprintf("the secret of [upstream.%s] is sent over https alone, and as its secret says, in %s: the request carries its stand-in in another way", c.upstream.Name, cmp.Or(k.place.Query, k.place.Header))))
 	return true
 }
 
