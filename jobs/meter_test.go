@@ -50,7 +50,7 @@ func meteredWorld(t *testing.T, keys, script string, calls MeteredCalls) (*world
 	var all []*fakeMeter
 	w.options.Meter = func(_ context.Context, run MeteredRun) (Meter, error) {
 		m := &fakeMeter{run: run, spent: make(chan struct{}), calls: calls}
-		if calls.Refused != nil {
+		if calls.Refused != nil && !strings.Contains(script, "exit") { // else it ends before
 			close(m.spent)
 		}
 		all = append(all, m)
@@ -68,17 +68,19 @@ func TestMeteredRunEnds(t *testing.T) {
 		calls        MeteredCalls
 		want         Run
 	}{
-		"well":            {"", "exit 0", MeteredCalls{Seen: true}, Run{Outcome: Succeeded}},
-		"refused":         {"retries = 2", "sleep 1000", MeteredCalls{Seen: true, Refused: refused}, Run{Outcome: Exhausted, Reason: ReasonLimit}},
-		"stubborn":        {`grace = "100ms"`, "trap '' TERM; while :; do sleep 1; done", MeteredCalls{Seen: true, Refused: refused}, Run{Outcome: Exhausted, Reason: ReasonLimit}},
-		"store away":      {"", "exit 4", MeteredCalls{Seen: true, StoreAway: true}, Run{Outcome: Failed, Reason: ReasonStore, Error: "the command ended with exit code 4; the store did not decide some of its calls"}},
-		"store was away":  {"", "exit 0", MeteredCalls{Seen: true, StoreAway: true}, Run{Outcome: Succeeded}},
-		"nothing seen":    {"", "exit 0", MeteredCalls{}, Run{Outcome: Succeeded, Warning: "the meter saw no call to youtube/key1"}},
-		"not configured":  {"", "exit 0", MeteredCalls{Lacking: []string{"one", "two"}}, Run{Outcome: Succeeded, Warning: "calls were refused: one; two"}},
-		"its own exit":    {"", "exit 75", MeteredCalls{Seen: true, StoreAway: true}, Run{Outcome: Exhausted, Reason: "exit 75"}},
-		"too late":        {`timeout = "1s"`, "sleep 1000", MeteredCalls{Seen: true}, Run{Outcome: TimedOut, Reason: ReasonTimeout}},
-		"tried again":     {"retries = 1\nretry_wait = \"100ms\"", "test -f again || { touch again; exit 3; }", MeteredCalls{Seen: true}, Run{Outcome: Succeeded}},
-		"its environment": {"", "test $METERED = 1", MeteredCalls{Seen: true}, Run{Outcome: Succeeded}},
+		"well":              {"", "exit 0", MeteredCalls{Seen: true}, Run{Outcome: Succeeded}},
+		"refused":           {"retries = 2", "sleep 1000", MeteredCalls{Seen: true, Refused: refused}, Run{Outcome: Exhausted, Reason: ReasonLimit}},
+		"refused at last":   {"retries = 2\nretry_wait = \"100ms\"", "exit 3", MeteredCalls{Seen: true, Refused: refused}, Run{Outcome: Exhausted, Reason: ReasonLimit}},
+		"store away, again": {"retries = 1\nretry_wait = \"100ms\"", "exit 4", MeteredCalls{Seen: true, StoreAway: true}, Run{Outcome: Failed, Reason: ReasonStore, Attempts: 2}},
+		"stubborn":          {`grace = "100ms"`, "trap '' TERM; while :; do sleep 1; done", MeteredCalls{Seen: true, Refused: refused}, Run{Outcome: Exhausted, Reason: ReasonLimit}},
+		"store away":        {"", "exit 4", MeteredCalls{Seen: true, StoreAway: true}, Run{Outcome: Failed, Reason: ReasonStore, Error: "the command ended with exit code 4; the store did not decide some of its calls"}},
+		"store was away":    {"", "exit 0", MeteredCalls{Seen: true, StoreAway: true}, Run{Outcome: Succeeded}},
+		"nothing seen":      {"", "exit 0", MeteredCalls{}, Run{Outcome: Succeeded, Warning: "the meter saw no call to youtube/key1"}},
+		"not configured":    {"", "exit 0", MeteredCalls{Lacking: []string{"one", "two"}}, Run{Outcome: Succeeded, Warning: "calls were refused: one; two"}},
+		"its own exit":      {"", "exit 75", MeteredCalls{Seen: true, StoreAway: true}, Run{Outcome: Exhausted, Reason: "exit 75"}},
+		"too late":          {`timeout = "1s"`, "sleep 1000", MeteredCalls{Seen: true}, Run{Outcome: TimedOut, Reason: ReasonTimeout}},
+		"tried again":       {"retries = 1\nretry_wait = \"100ms\"", "test -f again || { touch again; exit 3; }", MeteredCalls{Seen: true}, Run{Outcome: Succeeded}},
+		"its environment":   {"", "test $METERED = 1", MeteredCalls{Seen: true}, Run{Outcome: Succeeded}},
 	} {
 		w, all := meteredWorld(t, c.keys, c.script, c.calls)
 		got := w.onlyRun()
@@ -88,6 +90,7 @@ func TestMeteredRunEnds(t *testing.T) {
 		if c.want.Error != "" {
 			check.Equal(t, got.Error, c.want.Error, name)
 		}
+		check.Equal(t, got.Attempts == max(1, c.want.Attempts) || name == "tried again", true, name, got.Attempts, "attempts")
 		must.Equal(t, len(*all), 1, name, "meters")
 		check.Equal(t, (*all)[0].closed, 1, name, "it is closed")
 		check.Contains(t, w.log.String(), "a fault at the end")

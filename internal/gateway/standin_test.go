@@ -132,7 +132,8 @@ func TestKeptSecretsStayOutOfAnswers(t *testing.T) {
 		}}
 		req := must.Get(http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodGet, "https://www.googleapis.com/youtube/v3/videos", nil))(t)
 		req.Header.Set("X-Key", standInText)
-		resp := must.Get(w.client(h2).Do(req))(t)
+		resp, err := w.client(h2).Do(req)
+		must.Do(t, err)
 		body := must.Get(io.ReadAll(resp.Body))(t)
 		_ = resp.Body.Close()
 		check.Equal(t, string(body), "true", "the upstream got the secret")
@@ -143,7 +144,8 @@ func TestKeptSecretsStayOutOfAnswers(t *testing.T) {
 	w.g.wire.usual = &http.Transport{Proxy: w.g.wire.usual.Proxy, TLSClientConfig: &tls.Config{RootCAs: w.g.around.roots, NextProtos: []string{"http/1.1"}}} // which can be hijacked
 	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "https://www.googleapis.com/youtube/v3/videos?broken", nil))(t)
 	req.Header.Set("X-Key", standInText)
-	resp := must.Get(w.client(false).Do(req))(t)
+	resp, err := w.client(false).Do(req)
+	must.Do(t, err)
 	body := must.Get(io.ReadAll(resp.Body))(t)
 	_ = resp.Body.Close()
 	check.Equal(t, resp.StatusCode, http.StatusBadGateway, string(body))
