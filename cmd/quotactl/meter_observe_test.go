@@ -174,7 +174,7 @@ func TestObserveAll(t *testing.T) {
 	check.Contains(t, after, "1  slack.com\n")
 }
 
-// What plain http to this machine calls is observed if its address is named.
+// Calls by plain http to this machine are observed if its address is named.
 func TestObserveHTTP(t *testing.T) {
 	t.Parallel()
 	p, _ := newObserver(t, "--observe=http://127.0.0.1:PORT", "--draft=draft.toml", "--", "sh", "-c", "curl -sS http://127.0.0.1:PORT/v1/things/77")

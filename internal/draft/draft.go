@@ -61,14 +61,11 @@ func withOneCredential(text, preset string) string {
 
 // upstreamName makes a name of a host.
 func upstreamName(host string) string {
-	labels := strings.Split(budgethttp.HostName(host), ".")
-	if len(labels) > 2 && slices.Contains([]string{"api", "www", "rest"}, labels[0]) {
-		labels = labels[1:]
+	name := strings.TrimPrefix(strings.TrimPrefix(budgethttp.HostName(host), "www."), "api.")
+	if at := strings.LastIndex(name, "."); at > 0 {
+		name = name[:at]
 	}
-	if last := labels[len(labels)-1]; len(labels) > 1 && strings.Trim(last, "0123456789") != "" {
-		labels = labels[:len(labels)-1]
-	}
-	return nameOf(strings.Join(labels, "-"))
+	return nameOf(strings.ReplaceAll(name, ".", "-"))
 }
 
 // nameOf makes a text a name in costs.toml, with room for a number.
@@ -173,7 +170,7 @@ func (h *Host) costs(kinds []Kind, line func(format string, args ...any)) {
 			break
 		}
 		if _, err := routes.Add(pattern, ""); err != nil {
-			said = append(said, "# also seen, and not to be told from one of these: "+pattern)
+			said = append(said, "# also seen, but no pattern beside these: "+pattern)
 			continue
 		}
 		line("%q = { units = 1, match = %q }", unique(nameOf(strings.Trim(method+strings.NewReplacer("/", ".", "{", "", "}", "").Replace(kind.Path), ".")), names), pattern)

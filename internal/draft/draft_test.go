@@ -142,7 +142,7 @@ func TestDraftOfOddCalls(t *testing.T) {
 	cfg := must.Get(config.ParseText("draft", text))(t)
 	check.NoError(t, cfg.Err(), text)
 	check.Equal(t, len(cfg.Upstreams), 2, "upstreams")
-	check.Contains(t, text, "not to be told from one of these: GET api.example.com/v1/{id}/x")
+	check.Contains(t, text, "also seen, but no pattern beside these: GET api.example.com/v1/{id}/x")
 	check.Contains(t, text, `base_url = "http://127.0.0.1:8080"`)
 }
 

@@ -59,11 +59,12 @@ var (
 	ticket   = lazily(`^[A-Z]{2,10}-\d+$`)
 	plain    = lazily(`^\$?[A-Za-z0-9._-]*$`)
 	run      = lazily(`[A-Za-z]+`)
-	word     = lazily(`^(?:[A-Z]{0,6}[a-z]+|[A-Z]+)`)
+	digit    = lazily(`[0-9]`)
+	capital  = lazily(`[A-Z]`)
+	longRun  = lazily(`[a-z]{25}|[A-Z]{21}`) // no word
 )
 
 const (
-	longestRun = 24 // letters without a sign between
 	shortToken = 10 // letters and digits: from here on they must be words
 	mostDigits = 2
 )
@@ -106,44 +107,16 @@ func foldPart(part, before string, first bool) string {
 	return part
 }
 
-// isWords reports whether a part is made of words, with few digits.
+// isWords reports whether a part is made of words, with few digits: not long without a sign between,
+// and few of the letters of mixed words are capitals.
 func isWords(part string) bool {
-	digits := 0
 	for _, token := range strings.FieldsFunc(part, func(r rune) bool { return strings.ContainsRune("._-$", r) }) {
-		digits += strings.Count(strings.Map(onlyDigits, token), "0")
 		for _, letters := range run().FindAllString(token, -1) {
-			if len(letters) > longestRun && strings.ToLower(letters) == letters || len(token) >= shortToken && !isCamel(letters) {
+			capitals := len(capital().FindAllString(letters, -1))
+			if len(token) >= shortToken && capitals < len(letters) && 3*capitals > len(letters) || longRun().MatchString(letters) {
 				return false
 			}
 		}
 	}
-	return digits <= mostDigits
-}
-
-// onlyDigits is for strings.Map: every digit becomes 0, and all else goes.
-func onlyDigits(r rune) rune {
-	if r >= '0' && r <= '9' {
-		return '0'
-	}
-	return -1
-}
-
-// isCamel reports whether letters are words as programmers join them: each has a vowel, and two
-// letters after its capital, or is one of the short ones.
-func isCamel(letters string) bool {
-	whole := letters
-	for letters != "" {
-		one := word().FindString(letters)
-		small := strings.TrimLeft(one, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
-		switch {
-		case one == "", len(small) > longestRun, small == "" && len(one) > longestRun-4, small == "" && len(one) > 6 && one != whole:
-			return false
-		case len(small) == 1 && !strings.Contains("By In Of To At Is On Or As Id Ip Me My No Up", one[max(0, len(one)-2):]):
-			return false
-		case len(small) > 1 && len(letters) != len(one) && !strings.ContainsAny(strings.ToLower(one), "aeiouy"):
-			return false
-		}
-		letters = letters[len(one):]
-	}
-	return true
+	return len(digit().FindAllString(part, -1)) <= mostDigits
 }

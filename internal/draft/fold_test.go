@@ -9,8 +9,8 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// Paths of real APIs become what testdata/paths says, also those of which nothing says that they
-// name something: these stay, for a preset or a person to fold.
+// Paths of real APIs become what testdata/paths says. Names stay, for a preset or a person to
+// fold.
 func TestFold(t *testing.T) {
 	t.Parallel()
 	text := string(must.Get(os.ReadFile("testdata/paths"))(t))
