@@ -49,7 +49,7 @@ func TestDraft(t *testing.T) {
 		if strings.Contains(req.Host, ":") {
 			scheme = "http"
 		}
-		l.Call(scheme, req.Host, kind, req)(&http.Response{StatusCode: 200, Header: header})
+		l.Call(scheme, req.Host, kind, req)(200, header)
 	}
 	text := string(must.Get(l.Config())(t))
 	if *update {
@@ -116,7 +116,7 @@ func TestDraftIsBounded(t *testing.T) {
 	for i := range 3 * most {
 		word := strings.Map(func(r rune) rune { return 'a' + r - '0' }, strconv.Itoa(i))
 		req := must.Get(http.NewRequest(http.MethodGet, "https://api.example.com/"+word, http.NoBody))(t)
-		l.Call("https", "api.example.com", Kind{}, req)(nil)
+		l.Call("https", "api.example.com", Kind{}, req)(0, nil)
 	}
 	h := l.Hosts()[0]
 	check.Equal(t, len(h.Rows), most+1, "kinds")
@@ -133,10 +133,10 @@ func TestDraftOfOddCalls(t *testing.T) {
 		{"OPTIONS", "/*"}, {"GET", "/{x}/%7By%7D"}, {"GET", "/$metadata"}, {"GET", "/a/{$}"}, {"GET", "/1/2/3/4"}, {"GET", "/" + strings.Repeat("long-word-", 30)},
 	} {
 		req := &http.Request{Method: call[0], URL: must.Get(http.NewRequest("", "https://x"+call[1], http.NoBody))(t).URL}
-		l.Call("https", "api.example.com:8443", Kind{}, req)(nil)
-		l.Call("http", `127.0.0.1:8080`, Kind{}, req)(nil)
-		l.Call("https", "a\"\nb.example.com", Kind{}, req)(nil)
-		l.Call("https", "-", Kind{}, req)(nil)
+		l.Call("https", "api.example.com:8443", Kind{}, req)(0, nil)
+		l.Call("http", `127.0.0.1:8080`, Kind{}, req)(0, nil)
+		l.Call("https", "a\"\nb.example.com", Kind{}, req)(0, nil)
+		l.Call("https", "-", Kind{}, req)(0, nil)
 	}
 	text := string(must.Get(l.Config())(t))
 	cfg := must.Get(config.ParseText("draft", text))(t)
@@ -151,6 +151,6 @@ func TestDraftOfNothing(t *testing.T) {
 	t.Parallel()
 	l := NewLog(nil)
 	check.Equal(t, len(must.Get(l.Config())(t)), 0)
-	l.Call("https", "auth.example.com", Kind{Token: true}, must.Get(http.NewRequest("POST", "https://auth.example.com/oauth/token", http.NoBody))(t))(nil)
+	l.Call("https", "auth.example.com", Kind{Token: true}, must.Get(http.NewRequest("POST", "https://auth.example.com/oauth/token", http.NoBody))(t))(0, nil)
 	check.Equal(t, len(must.Get(l.Config())(t)), 0)
 }

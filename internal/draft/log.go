@@ -67,9 +67,9 @@ func NewLog(env []string) *Log {
 	return l
 }
 
-// Call notes a request to a host, which may have a port, and returns what takes its answer; nil:
-// there was none. Without a path in the kind, the request's is folded.
-func (l *Log) Call(scheme, host string, kind Kind, req *http.Request) func(*http.Response) {
+// Call notes a request to a host, which may have a port, and returns what takes its answer;
+// status 0: there was none. Without a path in the kind, the request's is folded.
+func (l *Log) Call(scheme, host string, kind Kind, req *http.Request) func(status int, header http.Header) {
 	if !hostForm().MatchString(host) {
 		host = "others"
 	}
@@ -81,7 +81,7 @@ func (l *Log) Call(scheme, host string, kind Kind, req *http.Request) func(*http
 	if kind.Method = req.Method; !methodForm().MatchString(kind.Method) {
 		kind.Method = ""
 	}
-	return func(resp *http.Response) {
+	return func(status int, header http.Header) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		h := l.hosts[host]
@@ -106,21 +106,19 @@ func (l *Log) Call(scheme, host string, kind Kind, req *http.Request) func(*http
 				slices.Sort(h.Variables)
 			}
 		}
-		row.answered(resp)
-		if resp != nil {
-			h.hear(resp.Header)
-		}
+		row.answered(status)
+		h.hear(header)
 	}
 }
 
-func (r *Row) answered(resp *http.Response) {
-	switch {
-	case resp == nil:
+func (r *Row) answered(status int) {
+	switch status {
+	case 0:
 		r.Answers["none"]++
-	case resp.StatusCode == http.StatusTooManyRequests:
+	case http.StatusTooManyRequests:
 		r.Answers["429"]++
 	default:
-		r.Answers[fmt.Sprintf("%dxx", resp.StatusCode/100)]++
+		r.Answers[fmt.Sprintf("%dxx", status/100)]++
 	}
 }
 

@@ -26,13 +26,13 @@ type call struct {
 	owned
 	target
 	method  string
-	budget  string               // the budget's name; empty: it is not charged
-	foreign bool                 // it carries none of the budget's known secrets
-	id      string               // of the charge that the program has made
-	sent    bool                 // to the upstream
-	noted   func(*http.Response) // takes the answer of a call that is observed; nil: it is not
-	flows   *flow                // the body, if it flows while the answer does; nil: it was read
-	admit   func()               // prepares the program's connection for that
+	budget  string                               // the budget's name; empty: it is not charged
+	foreign bool                                 // it carries none of the budget's known secrets
+	id      string                               // of the charge that the program has made
+	sent    bool                                 // to the upstream
+	noted   func(status int, header http.Header) // takes the answer of a call that is observed; nil: it is not
+	flows   *flow                                // the body, if it flows while the answer does; nil: it was read
+	admit   func()                               // prepares the program's connection for that
 }
 
 // shown is the call as a message may show it: with its path, which may have a secret, up to the first
@@ -281,8 +281,12 @@ func (s sender) RoundTrip(req *http.Request) (*http.Response, error) {
 	by := cmp.Or(c.apart, s.wire.usual)
 	resp, err := by.RoundTrip(s.keptOf(c).putInto(c, req.WithContext(httptrace.WithClientTrace(req.Context(), trace))))
 	c.sent = connected
-	if c.noted != nil && connected {
-		c.noted(resp)
+	switch {
+	case c.noted == nil || !connected:
+	case err != nil:
+		c.noted(0, nil)
+	default:
+		c.noted(resp.StatusCode, resp.Header)
 	}
 	switch {
 	case err != nil && !connected:
