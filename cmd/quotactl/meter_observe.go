@@ -82,7 +82,14 @@ func (a *app) observe(ctx context.Context, f meterFlags, command []string) error
 	if m.err != nil {
 		return m.err
 	}
-	return errors.Join(m.flags.exit(m.code, m.tally), m.writeDraft())
+	err = m.writeDraft()
+	if failed := m.flags.exit(m.code, m.tally); failed != nil {
+		if err != nil {
+			a.say(err.Error())
+		}
+		return failed
+	}
+	return err
 }
 
 // presetsConfig is all presets as one configuration.

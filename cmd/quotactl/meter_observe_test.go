@@ -234,11 +234,13 @@ func TestObserveWrongUse(t *testing.T) {
 // A draft never takes the place of a file, also not of one that the command has written.
 func TestObserveDraftExists(t *testing.T) {
 	t.Parallel()
-	p, _ := newObserver(t, "--observe=api.example.com", "--draft=draft.toml", "--", "sh", "-c", "echo mine >draft.toml; curl -sS https://api.example.com/")
-	p.start()
-	p.exits(2)
-	check.Contains(t, stderrOf(p), "--draft draft.toml: the file exists already, and is not changed")
-	check.Equal(t, string(must.Get(os.ReadFile(filepath.Join(p.Dir, "draft.toml")))(t)), "mine\n", "the file")
+	for code, want := range map[string]int{"0": 2, "3": 3} {
+		p, _ := newObserver(t, "--observe=api.example.com", "--draft=draft.toml", "--", "sh", "-c", "echo mine >draft.toml; curl -sS https://api.example.com/; exit "+code)
+		p.start()
+		p.exits(want)
+		check.Contains(t, stderrOf(p), "--draft draft.toml: the file exists already, and is not changed")
+		check.Equal(t, string(must.Get(os.ReadFile(filepath.Join(p.Dir, "draft.toml")))(t)), "mine\n", "the file")
+	}
 }
 
 // Without a call to a host that is opened there is no draft.
