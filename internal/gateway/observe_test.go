@@ -61,9 +61,9 @@ func TestObserve(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		client := w.client(h2)
 		get(t, client, "https://www.googleapis.com/youtube/v3/videos?id=7") //nolint:bodyclose // get closes it
-		get(t, client, "https://api.example.com/v1/items/77/") //nolint:bodyclose // get closes it
-		get(t, client, "https://other.example.com/") //nolint:bodyclose // get closes it
-		resp := must.Get(client.Post("https://api.example.com/up", "text/plain", bytes.NewReader(make([]byte, 1<<20))))(t)
+		get(t, client, "https://api.example.com/v1/items/77/")              //nolint:bodyclose // get closes it
+		get(t, client, "https://other.example.com/")                        //nolint:bodyclose // get closes it
+		resp := must.Get(client.Post("https://api.example.com/up", "text/plain", bytes.NewReader(make([]byte, 1<<20))))(t) //nolint:bodyclose // it is closed below
 		check.Equal(t, resp.Header.Get("X-Read"), "+", "MiB arrived")
 		check.Equal(t, resp.ProtoMajor, map[bool]int{false: 1, true: 2}[h2], "protocol")
 		must.Do(t, resp.Body.Close())
@@ -86,14 +86,14 @@ func TestObservedHostsBoundTheCA(t *testing.T) {
 	named := must.Get(config.ParseText("named", "[upstream.x]\nhosts = [\"other.example.com\"]\n"))(t).Upstreams
 	w, log := observing(t, hello, func(o *Observation) { o.Hosts = named })
 	get(t, w.client(true), "https://other.example.com/a") //nolint:bodyclose // get closes it
-	get(t, w.client(true), "https://api.example.com/b") //nolint:bodyclose // get closes it
+	get(t, w.client(true), "https://api.example.com/b")   //nolint:bodyclose // get closes it
 	check.EqualSlices(t, seenBy(log), []string{"GET other.example.com/a  2xx+"})
 	check.EqualSlices(t, w.g.authority.intermediate.PermittedDNSDomains, []string{"quotactl.invalid", "other.example.com"})
 	check.Equal(t, w.variable("QUOTACTL_METER_HOSTS"), "other.example.com")
 
 	w, log = observing(t, hello, func(o *Observation) { o.All = true })
 	get(t, w.client(true), "https://other.example.com/a") //nolint:bodyclose // get closes it
-	get(t, w.client(false), "https://a.myshopify.com/b") //nolint:bodyclose // get closes it
+	get(t, w.client(false), "https://a.myshopify.com/b")  //nolint:bodyclose // get closes it
 	check.EqualSlices(t, seenBy(log), []string{"GET a.myshopify.com/b any 2xx+", "GET other.example.com/a  2xx+"})
 	check.Equal(t, len(w.g.authority.intermediate.PermittedDNSDomains), 0, "constraints")
 	check.Equal(t, len(w.g.authority.intermediate.ExcludedIPRanges), 2, "ranges")
