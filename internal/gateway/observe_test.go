@@ -60,9 +60,9 @@ func TestObserve(t *testing.T) {
 	}, func(*Observation) {})
 	for _, h2 := range []bool{false, true} {
 		client := w.client(h2)
-		get(t, client, "https://www.googleapis.com/youtube/v3/videos?id=7") //nolint:bodyclose // get closes it
-		get(t, client, "https://api.example.com/v1/items/77/")              //nolint:bodyclose // get closes it
-		get(t, client, "https://other.example.com/")                        //nolint:bodyclose // get closes it
+		get(t, client, "https://www.googleapis.com/youtube/v3/videos?id=7")                                                //nolint:bodyclose // get closes it
+		get(t, client, "https://api.example.com/v1/items/77/")                                                             //nolint:bodyclose // get closes it
+		get(t, client, "https://other.example.com/")                                                                       //nolint:bodyclose // get closes it
 		resp := must.Get(client.Post("https://api.example.com/up", "text/plain", bytes.NewReader(make([]byte, 1<<20))))(t) //nolint:bodyclose // it is closed below
 		check.Equal(t, resp.Header.Get("X-Read"), "+", "MiB arrived")
 		check.Equal(t, resp.ProtoMajor, map[bool]int{false: 1, true: 2}[h2], "protocol")
