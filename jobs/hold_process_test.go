@@ -264,6 +264,10 @@ func (p *process) History(ctx context.Context, q driver.HistoryQuery) (driver.Hi
 	return reach(ctx, p, "history", func(bool) (driver.History, error) { return p.edge.store.History(context.Background(), q) })
 }
 
+func (p *process) Budgets(ctx context.Context, upstream string, most int) ([]string, error) {
+	return reach(ctx, p, "budgets", func(bool) ([]string, error) { return p.edge.store.Budgets(context.Background(), upstream, most) })
+}
+
 func (p *process) Export(context.Context, driver.Export, driver.LedgerWriter) error {
 	return budget.ErrStoreConfig
 }

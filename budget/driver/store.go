@@ -24,6 +24,9 @@ type Store interface {
 	Spent(ctx context.Context, query SpentQuery) (Spent, error)
 	// History reads what was charged hour by hour, without spending.
 	History(ctx context.Context, query HistoryQuery) (History, error)
+	// Budgets lists the budgets of an upstream that have a ledger, at most so many of them, in no
+	// particular order. With Redis its cost grows with the keys of the server.
+	Budgets(ctx context.Context, upstream string, most int) ([]string, error)
 	// Export reads a whole ledger, or the entries that limits count, without spending.
 	// Charges made meanwhile may be included or not; every charge acknowledged before is
 	// included, except as LedgerWriter says.

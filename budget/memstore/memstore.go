@@ -10,6 +10,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -354,6 +355,18 @@ func (s *Store) Change(ctx context.Context, change driver.Change) (driver.Change
 		return s.countRefusals(ctx, c)
 	}
 	return nil, driver.Unknown(change)
+}
+
+// Budgets implements driver.Store.
+func (s *Store) Budgets(ctx context.Context, upstream string, most int) (names []string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name := range s.ledgers {
+		if strings.HasPrefix(name, upstream+"/") && len(names) < most {
+			names = append(names, name)
+		}
+	}
+	return names, ctx.Err()
 }
 
 // Close implements driver.Store; nothing is kept.

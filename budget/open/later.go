@@ -97,6 +97,10 @@ func (l *later) History(ctx context.Context, query driver.HistoryQuery) (driver.
 	return with(ctx, l, func(b Backend) (driver.History, error) { return b.History(ctx, query) })
 }
 
+func (l *later) Budgets(ctx context.Context, upstream string, most int) ([]string, error) {
+	return with(ctx, l, func(b Backend) ([]string, error) { return b.Budgets(ctx, upstream, most) })
+}
+
 func (l *later) Change(ctx context.Context, change driver.Change) (driver.Changed, error) {
 	return with(ctx, l, func(b Backend) (driver.Changed, error) { return b.Change(ctx, change) })
 }

@@ -190,6 +190,11 @@ func (s *Store) Spent(ctx context.Context, query driver.SpentQuery) (driver.Spen
 	return view, err
 }
 
+// Budgets implements driver.Store.
+func (s *Store) Budgets(ctx context.Context, upstream string, most int) ([]string, error) {
+	return s.inner.Budgets(ctx, upstream, most)
+}
+
 // History implements driver.Store.
 func (s *Store) History(ctx context.Context, query driver.HistoryQuery) (driver.History, error) {
 	var view driver.History

@@ -215,6 +215,21 @@ func (s *Store) change(ctx context.Context, change driver.Change) (driver.Change
 	return nil, driver.Unknown(change)
 }
 
+// Budgets implements driver.Store.
+func (s *Store) Budgets(ctx context.Context, upstream string, most int) (names []string, err error) {
+	bounded, cancel := s.bound(ctx)
+	defer cancel()
+	var name string
+	err = s.read(bounded, func(c *conn) error {
+		return c.each("SELECT name FROM budget WHERE name >= ? AND name < ? LIMIT ?", []any{upstream + "/", upstream + "0", most}, // 0 comes after /
+			func() { names = append(names, name) }, &name)
+	})
+	if err != nil {
+		return nil, s.explain(ctx, "list the budgets of "+upstream, err)
+	}
+	return names, nil
+}
+
 // Close waits for the call under way and closes the file. Later calls fail with
 // ErrClosed.
 func (s *Store) Close() error {

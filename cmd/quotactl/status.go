@@ -22,6 +22,7 @@ import (
 type statusFlags struct {
 	failUnder string
 	least     answer.Threshold // failUnder, read
+	top       int              // how many of the budgets of "*" to show; 0: not them
 	limit     string           // the only one to show; empty: all
 	operation string           // whose limits to show; empty: all
 	judge     bool             // by it
@@ -51,12 +52,16 @@ there is no other limit. --limit and --operation show and judge only some.
 budget that has less left of its tightest limit, in what that counts or in per
 cent of it.
 
+--top N shows the N fullest budgets of credentials "*", by the part that is left
+of their tightest limits. It looks at all of them.
+
 --server asks a daemon that runs with --listen. It needs neither a configuration
 nor the store's password: with the daemon's read token, a colleague may look and
 not spend.`,
 		Example: `  quotactl status
   quotactl status --fail-under 10% >/dev/null
   quotactl status github/user1 --operation rest.read
+  quotactl status --top 10
   quotactl status --watch
   quotactl status youtube/key1 --json
   quotactl status --server https://jobs.internal:8443 --token-env READ_TOKEN`,
@@ -75,6 +80,11 @@ not spend.`,
 			if f.server != "" && (a.storeFlag || a.inSandbox) {
 				return usage("--server asks a daemon: leave --store and --sandbox out")
 			}
+			if changed := cmd.Flags().Changed("top"); changed && f.top < 1 {
+				return usage("--top %d: use 1 or more", f.top)
+			} else if changed && (f.server != "" || len(args) > 0) {
+				return usage("--top reads the store for the budgets of credentials \"*\": leave --server and the budget's name out")
+			}
 			if f.judge && f.watch {
 				return usage("--fail-under judges one look: leave --watch out")
 			}
@@ -90,6 +100,7 @@ not spend.`,
 	f.add(cmd)
 	verboseFlag(cmd, &f.all)
 	cmd.Flags().StringVar(&f.failUnder, "fail-under", "", "exit with 75 if less than `LEAST` is left: units or calls, or a percentage of the limit")
+	cmd.Flags().IntVar(&f.top, "top", 0, "only the `N` fullest budgets of credentials \"*\"")
 	cmd.Flags().StringVar(&f.limit, "limit", "", "only the limit of this `NAME`")
 	cmd.Flags().StringVar(&f.operation, "operation", "", "only the limits that cover the operation of this `NAME`")
 	cmd.Flags().StringVar(&f.server, "server", "", "ask the daemon at `URL`, as https://HOST:PORT, instead of the store")
@@ -181,7 +192,7 @@ func (a *app) overviews(ctx context.Context, names []string, f statusFlags) (rea
 	if f.watch {
 		reader.Keeps = forecastKept
 	}
-	if len(names) == 0 {
+	if len(names) == 0 && f.top == 0 {
 		names = reader.Budgets()
 	}
 	if f.operation != "" {
@@ -190,9 +201,24 @@ func (a *app) overviews(ctx context.Context, names []string, f statusFlags) (rea
 		}
 	}
 	return func(ctx context.Context) (look.Overview, any, error) {
-		seen, err := reader.Overview(ctx, names)
+		shown := names
+		if f.top > 0 {
+			if shown, err = topNames(ctx, reader, f.top); err != nil {
+				return look.Overview{}, nil, err
+			}
+		}
+		seen, err := reader.Overview(ctx, shown)
 		return seen, seen.JSON(), err
 	}, store.Close, nil
+}
+
+// topNames are the fullest budgets of credentials "*".
+func topNames(ctx context.Context, reader *look.Reader, n int) (names []string, err error) {
+	top, _, err := reader.Top(ctx, n)
+	for _, status := range top {
+		names = append(names, status.Budget)
+	}
+	return names, err
 }
 
 // tokenOf is the token for a daemon that is asked; empty: it needs none.

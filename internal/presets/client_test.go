@@ -64,7 +64,6 @@ func serve(conn net.Conn, answer []byte) {
 // observer keeps what the transport tells of one request.
 type observer struct {
 	budgethttp.NoObserver
-
 	charged []budget.Receipt
 	settled map[string]int64 // final units by operation
 	drifts  []budget.Drift

@@ -140,6 +140,10 @@ func (h *handle) History(ctx context.Context, q driver.HistoryQuery) (driver.His
 	return ask(ctx, h, "history", func() (driver.History, error) { return h.store.History(ctx, q) })
 }
 
+func (h *handle) Budgets(ctx context.Context, upstream string, most int) ([]string, error) {
+	return ask(ctx, h, "budgets", func() ([]string, error) { return h.store.Budgets(ctx, upstream, most) })
+}
+
 func (h *handle) Change(ctx context.Context, change driver.Change) (driver.Changed, error) {
 	return ask(ctx, h, change.Doing(), func() (driver.Changed, error) { return h.store.Change(ctx, change) })
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -147,6 +148,24 @@ func testEntries(t *testing.T, w *world) {
 	check.Equal(t, w.decide(item("more", "get", 1))[0].Result, driver.Refused)
 	w.count(driver.RefusalCount{Hour: driver.HourOf(w.now), Limit: "day", Operation: "get", Refused: 1})
 	check.Equal(t, w.look().Entries, 5, "charges")
+}
+
+// A store lists the budgets of an upstream that have a ledger, and no others.
+func testBudgets(t *testing.T, w *world) {
+	w.limits = []limit.Limit{rolling("day", 10, time.Hour)}
+	list := func(upstream string, most int) []string {
+		names := must.Get(w.store.Budgets(context.Background(), upstream, most))(t)
+		slices.Sort(names)
+		return names
+	}
+	check.EqualSlices(t, list("up", 10), nil, "before any charge")
+	for _, name := range []string{"up/a", "up/b.c-d_e", "up/Z", "upper/a", "up-2/a", "up0/a", "u/a"} {
+		w.budget = name
+		w.granted(item("id", "get", 1))
+	}
+	check.EqualSlices(t, list("up", 10), []string{"up/Z", "up/a", "up/b.c-d_e"}, "of up")
+	check.Equal(t, len(list("up", 2)), 2, "at most two")
+	check.EqualSlices(t, list("other", 10), nil, "of another")
 }
 
 // Refusals go with an export, once however often it is imported.

@@ -155,6 +155,7 @@ func Run(t *testing.T, open Open, but ...string) {
 		{"RefusalsOfMany", testRefusalsOfMany},
 		{"RefusalsTogether", testRefusalsTogether},
 		{"Entries", testEntries},
+		{"Budgets", testBudgets},
 		{"RefusalsMoved", testRefusalsMoved},
 		{"JobDocument", testJobDocument},
 		{"JobClock", testJobClock},
