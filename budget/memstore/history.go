@@ -167,14 +167,14 @@ func (s *Store) History(ctx context.Context, q driver.HistoryQuery) (driver.Hist
 }
 
 // countRefusals counts refusals in the history of a budget that has a ledger.
-func (s *Store) countRefusals(ctx context.Context, r driver.Refusals) (driver.Done, error) {
+func (s *Store) countRefusals(ctx context.Context, r driver.Refusals) error {
 	l, when, err := s.enter(ctx, r.Budget, r.Now)
 	if err != nil || s.ledgers[r.Budget] == nil {
-		return driver.Done{}, err
+		return err
 	}
 	l.last = when.now
 	for _, row := range r.Rows(when.now) {
 		l.noteSpent(row.Hour, series{operation: row.Operation, job: row.Job}, 0, row.Calls)
 	}
-	return driver.Done{}, nil
+	return nil
 }

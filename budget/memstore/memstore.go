@@ -352,7 +352,7 @@ func (s *Store) Change(ctx context.Context, change driver.Change) (driver.Change
 		s.acceptClock(c.Budget)
 		return driver.Done{}, nil
 	case driver.Refusals:
-		return s.countRefusals(ctx, c)
+		return driver.Done{}, s.countRefusals(ctx, c)
 	}
 	return nil, driver.Unknown(change)
 }
