@@ -38,6 +38,8 @@ type heldClaim struct {
 	job   *Job
 	log   *slog.Logger
 	next  string // the region that the next pass begins with, once the pass is recorded
+	// partly: the run that succeeded is of some regions, and others of its tick have none that did.
+	partly bool
 }
 
 // renew extends the claim and stores the record so far; mine is false if the claim is
@@ -87,6 +89,14 @@ func (h *heldClaim) conclude(ctx context.Context, record Record, left *deferred)
 	return recorded && err == nil, whole, err
 }
 
+// ping pings how a pass has ended, unless it is one of some regions whose others still lack a run
+// that succeeded.
+func (h *heldClaim) ping(r *Runner, record Record) {
+	if !h.partly {
+		r.options.Ping(h.job, record)
+	}
+}
+
 // giveBack gives the tick back for other daemons to take. If a person cancelled the pass
 // before this daemon noticed, it records the tick as skipped instead and returns the
 // cancel.
@@ -122,7 +132,9 @@ func (h *heldClaim) giveBack(ctx context.Context, record Record) (by *Cancel, er
 
 // last makes the record that of the job's last pass.
 func (h *heldClaim) last(s *state, record Record) edit {
-	s.Last = h.claim.last(s, record)
+	merged := h.claim.merged(s, record)
+	h.partly = h.claim.Outside && record.Outcome == Succeeded && !h.job.Complete(merged)
+	s.Last = merged.json()
 	return edit{records: []driver.JobRecord{{At: h.claim.Tick, ID: h.claim.recordID(), Text: record.json()}}}
 }
 

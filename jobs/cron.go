@@ -114,9 +114,10 @@ func (j *Job) judged(s *state, at clocks) (done stepped) {
 
 // missedTicks are the ticks without a run since the last one that had one.
 type missedTicks struct {
-	First  int64 `json:"first"` // µs
-	Newest int64 `json:"newest"`
-	Ticks  int   `json:"ticks"`
+	First   int64    `json:"first"` // µs
+	Newest  int64    `json:"newest"`
+	Ticks   int      `json:"ticks"`
+	Regions []string `json:"regions,omitempty"`
 }
 
 // MissedTicks are ticks without a run.
@@ -124,6 +125,8 @@ type MissedTicks struct {
 	First  Instant `json:"first"`
 	Newest Instant `json:"newest"`
 	Ticks  int     `json:"ticks"`
+	// Regions are those without a run; empty: all.
+	Regions []string `json:"regions,omitempty"`
 }
 
 // missedAt are the missed ticks at an instant, also those that no daemon has accounted for.
@@ -138,7 +141,7 @@ func (s *state) missedAt(j *Job, at clocks) *MissedTicks {
 	if j.judge(&trial, at, &done); trial.Missed == nil {
 		return nil
 	}
-	return &MissedTicks{InstantOf(trial.Missed.First), InstantOf(trial.Missed.Newest), trial.Missed.Ticks}
+	return &MissedTicks{InstantOf(trial.Missed.First), InstantOf(trial.Missed.Newest), trial.Missed.Ticks, trial.Missed.Regions}
 }
 
 // judge accounts for the ticks of a job that cron starts. A tick without a run is missed once
@@ -208,7 +211,11 @@ func (j *Job) miss(s *state, first, last time.Time, ticks int, done *stepped) {
 	}
 	done.miss(first, last, ticks, ReasonNotStarted)
 	done.records[len(done.records)-1].Error = why
-	s.missed(first, last, ticks)
+	if s.Missed == nil {
+		s.Missed = &missedTicks{First: first.UnixMicro()}
+	}
+	s.Missed.Newest, s.Missed.Regions = last.UnixMicro(), nil
+	s.Missed.Ticks += ticks
 }
 
 // closes records the regions that have no run of a tick of which others have one.
@@ -219,18 +226,14 @@ func (j *Job) closes(s *state, tick time.Time, regions []string, done *stepped) 
 	case s.Pause != nil && !s.Pause.At.After(tick):
 		done.skipRegions(tick, regions, *s.Pause)
 	default:
+		alone := s.Missed == nil
 		j.miss(s, tick, tick, 1, done)
 		done.records[len(done.records)-1].Runs = without(regions, Missed, ReasonNotStarted)
+		if alone {
+			s.Missed.Regions = regions
+		}
 	}
 	j.takes(s, tick, regions)
-}
-
-func (s *state) missed(first, last time.Time, ticks int) {
-	if s.Missed == nil {
-		s.Missed = &missedTicks{First: first.UnixMicro()}
-	}
-	s.Missed.Newest = last.UnixMicro()
-	s.Missed.Ticks += ticks
 }
 
 // skipPaused records the ticks from first to last: those before the pause are missed.

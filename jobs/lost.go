@@ -178,6 +178,9 @@ func (j *Job) addSpent(record *Record, c *claim, order []string, spent map[strin
 	for i := range record.Runs {
 		run := &record.Runs[i]
 		row := spent[run.Region]
+		if c.Outside && run.Started.IsZero() { // what meter claims, it starts
+			run.Started = InstantOf(c.Since)
+		}
 		begun := !run.Started.IsZero() || row.Calls > 0
 		if row.Units > run.Units || int(row.Calls) > run.Calls {
 			run.Spent = nil // it is older than the ledger's sums

@@ -2,14 +2,12 @@ package jobs
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
@@ -151,7 +149,7 @@ func (r *Runner) outsideLater(ctx context.Context, j *Job, c claim, began time.T
 	record.Tick, record.Kind, record.Host = InstantOf(claimed.Tick), claimed.Kind, placeOf(claimed.Holder)
 	held := heldClaim{claim: *claimed, docs: r.docs, job: j, log: r.log}
 	_, whole, err := held.conclude(ctx, record, nil)
-	r.options.Ping(j, whole)
+	held.ping(r, whole)
 	return Pass{j.Name, whole}, err
 }
 
@@ -255,13 +253,13 @@ func (s *state) complete(j *Job, c *claim, ended int64) {
 	s.LastSuccess = max(s.LastSuccess, least)
 }
 
-// last is the record that a job's document keeps of its last pass: of a tick whose regions have a
-// run each that others started, all of them.
-func (c *claim) last(s *state, record Record) json.RawMessage {
+// merged is a record, or where it is of a tick whose regions have a run each that others started,
+// that of all those runs so far.
+func (c *claim) merged(s *state, record Record) Record {
 	brief := record.brief()
 	before, err := readRecord(s.Last)
 	if !c.Outside || s.Last == nil || err != nil || c.Kind != Scheduled || before.Kind != Scheduled || !before.Tick.Equal(record.Tick.Time) {
-		return brief.json()
+		return brief
 	}
 	brief.Runs = append(before.Runs, brief.Runs...)
 	if before.Started.Before(brief.Started.Time) {
@@ -271,7 +269,13 @@ func (c *claim) last(s *state, record Record) json.RawMessage {
 	if brief.conclude(); outcome == Lost {
 		brief.Outcome, brief.Reason = outcome, reason
 	}
-	return brief.json()
+	return brief
+}
+
+// Complete reports whether a record is of a pass of all regions of the job that succeeded.
+func (j *Job) Complete(r Record) bool {
+	all := len(r.Runs) >= len(j.Regions) || slices.ContainsFunc(r.Runs, func(run Run) bool { return run.Region == "" })
+	return r.Outcome == Succeeded && all
 }
 
 // reapDead records the passes of a job as lost whose processes are dead, as far as that is known.
@@ -290,7 +294,7 @@ func (r *Runner) reapDead(ctx context.Context, j *Job) {
 	if err == nil && len(lapsed) > 0 {
 		dead, _ := r.dead(j, lapsed)
 		for _, c := range lapsed {
-			if isGone(c) && !slices.ContainsFunc(dead, func(d claim) bool { return d.Holder == c.Holder }) {
+			if isGone(c, r.now()) && !slices.ContainsFunc(dead, func(d claim) bool { return d.Holder == c.Holder }) {
 				dead = append(dead, c)
 			}
 		}
@@ -308,8 +312,8 @@ func (r *Runner) reapDead(ctx context.Context, j *Job) {
 const lapsedLong = time.Hour
 
 // isGone reports whether the process that had a lapsed claim is surely gone: the claim lapsed long
-// ago, or this machine has no such process.
-func isGone(c claim) bool {
+// ago, or this machine has no such process any more: it has none, or another with its number.
+func isGone(c claim, now time.Time) bool {
 	if c.silent > lapsedLong {
 		return true
 	}
@@ -319,5 +323,10 @@ func isGone(c claim) bool {
 		return false
 	}
 	pid, err := strconv.Atoi(parts[1])
-	return err == nil && pid > 0 && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
+	if err != nil || pid <= 0 {
+		return false
+	}
+	age, exists := proc.RunsFor(pid)
+	const slack = 5 * time.Second // the process began before its claim
+	return !exists || age > 0 && age+slack < now.Sub(time.UnixMicro(c.Since))
 }

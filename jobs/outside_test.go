@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -52,7 +53,6 @@ func TestOutsideLost(t *testing.T) {
 	}{
 		"renewed just now": {host + "/999999999/A", false, 0, 0},
 		"no such process":  {host + "/999999999/A", false, 3 * time.Minute, 1},
-		"its own process":  {fmt.Sprintf("%s/%d/A", host, os.Getpid()), false, 3 * time.Minute, 0},
 		"another machine":  {"elsewhere/1/A", false, 3 * time.Minute, 0},
 		"long ago":         {"elsewhere/1/A", false, 2 * time.Hour, 1},
 		"a daemon watches": {"elsewhere/1/A", true, 10 * time.Minute, 1},
@@ -81,8 +81,54 @@ func TestOutsideLost(t *testing.T) {
 			pinged := len(slices.DeleteFunc(slices.Clone(*pings), func(o string) bool { return o != string(Lost) }))
 			check.Equal(t, pinged, c.lost, "lost runs told")
 			check.Equal(t, len(w.state().Active), 1-c.lost, "claims left")
+			for _, record := range must.Get(History(t.Context(), w.store, "hourly", time.Time{}, time.Time{}, 10))(t) {
+				if record.Outcome == Lost { // although it has spent nothing
+					check.Equal(t, fmt.Sprint(outcomes(Pass{Record: record})), "[lost crashed]")
+				}
+			}
 		})
 	}
+}
+
+// A process with the number of another that has ended does not stand for it.
+func TestIsGone(t *testing.T) {
+	host := must.Get(os.Hostname())(t)
+	now := time.Now()
+	claimed := func(pid int, ago time.Duration) claim {
+		return claim{Holder: fmt.Sprintf("%s/%d/A", host, pid), Since: now.Add(-ago).UnixMicro()}
+	}
+	check.Equal(t, isGone(claimed(os.Getpid(), 0), now), false, "this process, of just now")
+	check.Equal(t, isGone(claimed(os.Getpid(), 1000*time.Hour), now), runtime.GOOS == "linux", "this process, before it began")
+	check.Equal(t, isGone(claimed(999999999, 0), now), true, "no process")
+	check.Equal(t, isGone(claimed(0, 0), now), false, "no number")
+}
+
+// A ping says that a pass is complete once all its regions have succeeded, and at once that it failed.
+func TestOutsidePings(t *testing.T) {
+	inBubble(t, "pings", func(t *testing.T) {
+		w := newOutside(t, "regions = [\"US\", \"GB\"]\n")
+		pings := w.pinged()
+		tells := func(want ...string) {
+			t.Helper()
+			check.EqualSlices(t, slices.DeleteFunc(slices.Clone(*pings), func(o string) bool { return o == "" }), want, "pings of ends")
+			*pings = nil
+		}
+		hour := func() { after(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour + time.Minute))) }
+		fails := func(OutsideRun) OutsideEnd { return OutsideEnd{Code: 3, Seen: true} }
+		hour()
+		w.outside("US", nothing)
+		tells()
+		w.outside("GB", nothing)
+		tells("succeeded")
+		hour()
+		w.outside("GB", fails)
+		tells("failed")
+		w.outside("US", nothing)
+		tells()
+		hour()
+		w.outside("", nothing)
+		tells("succeeded")
+	})
 }
 
 // A run keeps its claim for as long as it lives.

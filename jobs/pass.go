@@ -111,7 +111,7 @@ func (r *Runner) pass(ctx, soft context.Context, j *Job, claimed claim, next str
 			return Pass{j.Name, record}
 		}
 	}
-	r.options.Ping(j, record)
+	p.held.ping(r, record)
 	r.options.Observe.PassEnded(j, record.Outcome)
 	return Pass{j.Name, record}
 }

@@ -192,7 +192,7 @@ func (j *Job) reap(s *state, at clocks, me claimant, done *stepped) {
 		}
 		s.ran(&c, record.Runs)
 		record = c.amends(record)
-		s.Last = c.last(s, record)
+		s.Last = c.merged(s, record).json()
 		done.record(c.recordID(), record)
 		done.changed = true
 	}

@@ -147,7 +147,9 @@ func (m *metering) do(ctx context.Context, run jobs.OutsideRun) jobs.OutsideEnd 
 	signal.Notify(unread, proc.Ending()...)
 	code, stopped, err := command.Run(ctx)
 	time.AfterFunc(longestClose, func() { signal.Stop(unread) })
-	m.code = code
+	if m.code = code; stopped && code == 0 && !m.flags.keepExit { // it did not end by itself
+		m.code = exitFailed
+	}
 	if err != nil {
 		m.err = errors.Join(notStarted(m.command[0], err), g.Close())
 		return jobs.OutsideEnd{Err: err}

@@ -2,6 +2,7 @@ package alert
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
@@ -160,7 +161,7 @@ func instant(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 // else 0.
 func ofPass(j *jobs.Job, pass jobs.Record, until func(at int64) int64, still int64) []fact {
 	at := ended(pass)
-	complete := pass.Outcome == jobs.Succeeded && len(pass.Runs) >= len(j.Regions) // not of some regions only
+	complete := j.Complete(pass)
 	about := func(kind string, outcomes ...jobs.Outcome) fact {
 		f := fact{subject: subject{Kind: kind, Budget: j.Budget, Job: j.Name}, at: at, until: until(at), off: complete, still: still}
 		if still > 0 {
@@ -232,7 +233,11 @@ func ofStarved(j *jobs.Job, complete time.Time, last jobs.Outcome, since, now, u
 func ofMissed(j *jobs.Job, missed *jobs.MissedTicks, now, until int64) fact {
 	f := fact{subject: subject{Kind: kindMissed, Budget: j.Budget, Job: j.Name}, at: now, until: until, on: missed != nil, off: missed == nil}
 	if f.end = j.Name + " runs again"; missed != nil {
-		f.begin = fmt.Sprintf("the run of %s of %s is missing: cron has not started quotactl meter --job %s", j.Name, instant(missed.First.Time), j.Name)
+		of := ""
+		if len(missed.Regions) > 0 {
+			of = " for " + strings.Join(missed.Regions, ", ")
+		}
+		f.begin = fmt.Sprintf("the run of %s of %s%s is missing: cron has not started quotactl meter --job %s", j.Name, instant(missed.First.Time), of, j.Name)
 	}
 	return f
 }

@@ -46,6 +46,9 @@ func (m *metrics) take(budgets map[string]*budget.Budget, list []*jobs.Job) {
 // an increase from 0.
 func (m *metrics) expect(list []*jobs.Job) {
 	for _, job := range list {
+		if job.StartedBy == jobs.StartedByCron { // its runs are of other processes
+			continue
+		}
 		m.passes.WithLabelValues(job.Name, string(jobs.Exhausted))
 		for _, region := range job.Regions {
 			for _, outcome := range []jobs.Outcome{jobs.Failed, jobs.TimedOut, jobs.Lost} {

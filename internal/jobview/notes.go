@@ -116,7 +116,11 @@ func cron(on screen.Screen, v answer.Job) []string {
 	case v.Followed != "" && v.Followed != here:
 		return []string{"its schedule has changed; it is watched from its next run on, or once a daemon looks at it"}
 	case v.Missed != nil && v.Missed.Ticks == 1:
-		return []string{"its run of " + on.Time(v.Missed.First.Time) + " is missing: did cron start quotactl meter --job " + v.Name + "?"}
+		of := ""
+		if len(v.Missed.Regions) > 0 {
+			of = " for " + strings.Join(v.Missed.Regions, ", ")
+		}
+		return []string{"its run of " + on.Time(v.Missed.First.Time) + of + " is missing: did cron start quotactl meter --job " + v.Name + "?"}
 	case v.Missed != nil:
 		return []string{fmt.Sprintf("%d runs are missing, from %s to %s: does cron start quotactl meter --job %s?", v.Missed.Ticks, on.Time(v.Missed.First.Time), on.Time(v.Missed.Newest.Time), v.Name)}
 	}
