@@ -321,6 +321,11 @@ func checkFits(node config.Node, j *Job, upstream config.Upstream) {
 				left -= calls * each
 			}
 		}
+		needs, most := bound-left, l.Most(l.ShareOf(j.Name))
+		if j.StartedBy == StartedByCron && covered && (left < 0 || needs > most) { // it starts all the same
+			node.Warn("a run of job %s needs more than limit %s (%d) leaves it beside its floor and what is guaranteed to other jobs: it will be cut, unless units return while it runs", j.Name, l.Name, l.Limit)
+			return
+		}
 		if covered && left < 0 {
 			beside := ""
 			if j.Floor > 0 {
@@ -329,7 +334,6 @@ func checkFits(node config.Node, j *Job, upstream config.Upstream) {
 			node.Fail("job %s could never start: its needs%s exceed limit %s (%d); lower needs or floor, or raise the limit", j.Name, beside, l.Name, l.Limit)
 			return
 		}
-		needs, most := bound-left, l.Most(l.ShareOf(j.Name))
 		if covered && needs > most {
 			node.Fail("job %s could never start: it needs %d, and limit %s (%d) leaves it %d beside what is guaranteed to other jobs; lower needs, guarantee less to the others, or put the job into a share",
 				j.Name, needs, l.Name, l.Limit, most)

@@ -180,10 +180,10 @@ func TestNewcomersEvening(t *testing.T) {
 	check.Contains(t, e.does([]int{0}, "quotactl", "check"), "costs.toml is OK")
 
 	// The night does not fit; nightly does.
-	said := e.does([]int{75}, "quotactl", "plan", "--check")
+	said := e.does([]int{75}, "quotactl", "plan", "--check", "--for", "12h")
 	check.Contains(t, said, "backfill")
 	var planned answer.Plan
-	must.Do(t, json.Unmarshal([]byte(e.does([]int{75}, "quotactl", "plan", "--check", "--json")), &planned))
+	must.Do(t, json.Unmarshal([]byte(e.does([]int{75}, "quotactl", "plan", "--check", "--for", "12h", "--json")), &planned))
 	for _, job := range planned.Jobs {
 		if job.Job != "backfill" && job.Passes > 0 {
 			check.Equal(t, job.Complete, job.Passes, job.Job, "is planned complete")
@@ -242,7 +242,7 @@ func (e *evening) configure() {
 	check.Contains(e.t, draft, fmt.Sprint("quota = ", eveningQuota), "the quota that the API says")
 	now := time.Now().UTC()
 	var b strings.Builder
-	b.WriteString(draft)
+	b.WriteString(strings.Replace(draft, `window = "1h"`, `window = "24h"`, 1))
 	calls := map[string]string{}
 	for line := range strings.Lines(draft) { // the operations' names
 		if name, rest, found := strings.Cut(line, " = { units = 1, match = "); found {
@@ -258,7 +258,7 @@ func (e *evening) configure() {
 			key = "shop_key_b"
 		}
 		if job == "nightly" {
-			more = "[upstream.shop.share.nightly]\njobs = [\"nightly\"]\nguarantee = 20\n"
+			more = "[upstream.shop.share.nightly]\njobs = [\"nightly\"]\nunits = 20\n"
 		}
 		operation := cmp.Or(calls[needs.path], calls[needs.path+"/{id}"], "unknown")
 		if job == "backfill" { // which was not observed

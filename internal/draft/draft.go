@@ -220,7 +220,7 @@ func (h *Host) limit(calls int64) (quota int64, window, why string) {
 	for _, said := range [][2]string{{"Ratelimit-Policy q", "Ratelimit-Policy w"}, {"X-Ratelimit-Limit"}, {"Ratelimit-Limit"}, {"X-Rate-Limit-Limit"}} {
 		quota, seconds := number(said[0]), number(said[1])
 		switch {
-		case quota < calls || quota > 1e12:
+		case quota*max(1, int64(len(h.Variables))) < calls || quota > 1e12: // each credential has it
 		case seconds > 0 && seconds < 1e6:
 			return quota, fmt.Sprintf("%ds", seconds), fmt.Sprintf("Answers said so: %s=%d, w=%d.", said[0], quota, seconds)
 		case said[1] == "":
