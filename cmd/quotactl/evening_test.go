@@ -287,9 +287,7 @@ func (e *evening) get(daemon *program, path string) string {
 	text := string(must.Get(os.ReadFile(daemon.log))(e.t))
 	_, after, _ := strings.Cut(text, "127.0.0.1:")
 	port := after[:strings.IndexFunc(after, func(r rune) bool { return r < '0' || r > '9' })]
-	resp := must.Get(http.Get("http://127.0.0.1:" + port + path))(e.t)
-	defer func() { _ = resp.Body.Close() }()
-	return string(must.Get(io.ReadAll(resp.Body))(e.t))
+	return e.does([]int{0}, "curl", "-sSf", "http://127.0.0.1:"+port+path)
 }
 
 // hookServer takes alerts.
