@@ -18,8 +18,8 @@ const (
 )
 
 // tally counts calls that were refused for good, or waited, until they are written to the
-// history: in the background, since no charge waits for it. What a process that is killed
-// has not written is lost; what a store did not answer for may count twice.
+// history: in the background, since no charge waits for it. A process that is killed loses
+// those that it has not written; a write that the store did not answer may count twice.
 type tally struct {
 	sending sync.Mutex // held while counts are written
 

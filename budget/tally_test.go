@@ -55,7 +55,7 @@ func get(units int64, job string) budget.Call {
 	return budget.Call{Operation: "get", Units: &units, Labels: budget.Labels{Job: job}}
 }
 
-// What a caller is refused is in the history once the budget is closed, once for each call,
+// Refusals of callers are in the history once the budget is closed, once for each call,
 // by the limit that the configuration names. What only looks, fails otherwise or is let through
 // is not.
 func TestRefusalsAreCounted(t *testing.T) {

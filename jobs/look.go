@@ -45,7 +45,7 @@ type Overview struct {
 
 // Overdue are the ticks of the job that a daemon that starts at the instant of the look would
 // run, beside those that wait, if no daemon is running: those that are on time, as Scheduled,
-// and those to catch up. Of a job that cron starts it is the tick whose run may still begin.
+// and those to catch up; for a job that cron starts, the tick whose run may still begin.
 func (o Overview) Overdue(j *Job) (list []WaitingTick) {
 	if o.state == nil || j.Schedule == nil {
 		return nil

@@ -52,7 +52,7 @@ type state struct {
 	// itself here if it was taken.
 	Steps []string `json:"steps,omitempty"`
 
-	// Of a job that cron starts: Taken is the newest tick (µs) by region that has a run or can have
+	// Taken is, for a job that cron starts, the newest tick (µs) by region that has a run or can have
 	// none any more, Missed the ticks without a run since the last one that had one.
 	Taken  map[string]int64 `json:"taken,omitempty"`
 	Missed *missedTicks     `json:"missed,omitempty"`

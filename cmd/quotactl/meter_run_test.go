@@ -186,7 +186,7 @@ func TestMeterKilledKeepsNobody(t *testing.T) {
 }
 
 // The store may be away when a run begins, and when it ends: the command runs all the same, and the
-// run is recorded once, or it is said that it is not.
+// run is recorded once, or meter says that it is not.
 func TestMeterRecordsWithoutItsStore(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -24,7 +24,7 @@ url_env = "HOOK"
 on = ["missed", "failed"]
 `
 
-// A run that cron does not start is told once, and so is that the job runs again. A failure ends
+// Alerts report a run that cron does not start once, and that the job runs again. A failure ends
 // once the runs of all regions have succeeded.
 func TestMissed(t *testing.T) {
 	effort.Unraced(t)
@@ -58,7 +58,7 @@ func TestMissed(t *testing.T) {
 		w.tells("missed begin")
 		check.Contains(t, w.hook.messages()[0].Text, "cron has not started quotactl meter --job nightly")
 		night(1)
-		time.Sleep(time.Hour) // again: it was told
+		time.Sleep(time.Hour) // no second alert
 		w.tells("missed begin")
 		night(1)
 		run("US", 3)
