@@ -100,6 +100,10 @@ func (d *Daemon) Begin(cfg *config.Config, list []*jobs.Job, store open.Backend,
 	d.timeout = open.Timeout(d.storeAt(cfg), cfg.Store)
 	d.metrics = newMetrics(nil, d.timeout, d.o.Version)
 	d.metrics.limits.store = d.storeAt(cfg)
+	d.metrics.top.follow(func(ctx context.Context, n int) ([]budget.Status, error) {
+		top, _, err := d.readerNow().Top(ctx, n)
+		return top, err
+	})
 	d.store = &meteredStore{Backend: store, metrics: d.metrics, log: d.log}
 	first, err := d.open(cfg, list)
 	if err != nil {

@@ -40,6 +40,7 @@ type metrics struct {
 	reloads                      *prometheus.CounterVec
 	alerts, pings                *prometheus.CounterVec
 	limits                       *limitCollector
+	top                          *topCollector
 	refused                      *refusedCollector
 	http                         *httpMetrics
 	jobs                         *jobCollector // nil until Run
@@ -53,7 +54,7 @@ func newMetrics(budgets map[string]*budget.Budget, timeout time.Duration, versio
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "quotactl", Name: name, Help: help}, labels)
 	}
 	m := &metrics{
-		registry: prometheus.NewRegistry(), pulse: pulse{first: make(chan struct{})}, limits: newLimitCollector(timeout), http: newHTTPMetrics(),
+		registry: prometheus.NewRegistry(), pulse: pulse{first: make(chan struct{})}, limits: newLimitCollector(timeout), top: newTopCollector(), http: newHTTPMetrics(),
 		decisions:   counter("decisions_total", "Charges decided by this process, by result.", "budget", "operation", "result", "source"),
 		units:       counter("units_total", "Units charged by this process.", "budget", "operation"),
 		nearMisses:  counter("near_misses_total", "Charges granted that left at most 5 % of the limit.", "budget", "limit"),
@@ -102,7 +103,7 @@ func newMetrics(budgets map[string]*budget.Budget, timeout time.Duration, versio
 	info.Set(1)
 	m.http.register(m.registry)
 	m.registry.MustRegister(m.decisions, m.units, m.nearMisses, m.leasedTakes, m.leasedUnits, m.observed, m.remembered, m.drift, m.unread, m.passes, m.missed, m.runs, m.store, m.lateness, m.upstream, m.breaker, m.reloads, m.loaded, m.alerts, m.pings, info,
-		m.limits, m.refused, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		m.limits, m.top, m.refused, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 

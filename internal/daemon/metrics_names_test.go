@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -53,6 +54,11 @@ func TestMetricNames(t *testing.T) {
 	w.m.PassEnded(job, jobs.Failed)
 	w.m.UpstreamAnswered(&jobs.Job{Name: "pull", Budget: "shop/main"}, "get", time.Second)
 	w.m.limits.store = "sqlite:" + os.Args[0]
+	w.m.top.follow(func(ctx context.Context, _ int) ([]budget.Status, error) {
+		status, err := w.b.Status(ctx)
+		status.Budget = "shop/acme"
+		return []budget.Status{status}, err
+	})
 	w.get("/metrics")
 	w.refusedElsewhere("nightly", "get", 1)
 	must.Get(driver.Apply(t.Context(), w.metered.Backend, driver.Refusals{Budget: "shop/main", Now: time.Now().UnixMicro(), Counts: []driver.RefusalCount{
