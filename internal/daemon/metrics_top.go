@@ -43,7 +43,7 @@ func (c *topCollector) follow(read func(ctx context.Context, n int) ([]budget.St
 // Describe implements prometheus.Collector.
 func (c *topCollector) Describe(to chan<- *prometheus.Desc) { to <- c.left }
 
-// Collect implements prometheus.Collector. What cannot be read in time is left out.
+// Collect implements prometheus.Collector. It leaves out all if they cannot be read in time.
 func (c *topCollector) Collect(to chan<- prometheus.Metric) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
