@@ -1,6 +1,7 @@
 package budget_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -124,6 +125,10 @@ type failingStore struct {
 
 func (f failingStore) Decide(context.Context, driver.Batch) (driver.Decisions, error) {
 	return driver.Decisions{Items: []driver.Decision{f.decision}}, f.err
+}
+
+func (f failingStore) Change(context.Context, driver.Change) (driver.Changed, error) {
+	return nil, cmp.Or(f.err, errors.ErrUnsupported)
 }
 
 func (failingStore) Finish(ctx context.Context, _ driver.Finishes) ([]driver.Finished, error) {

@@ -54,7 +54,7 @@ func TestLoadMeter(t *testing.T) {
 		{`secret = {`, "tunnel = true\nsecret = {", "upstream shop has tunnel = true, so no secret can be put into its requests", ""},
 		{`secret_env = "SHOP_KEY"`, fmt.Sprintf("secret_file = %q", file), "", "the secret of shop/main is in " + file + ", which the command of job pull can read, too"},
 		{`secret_env = "SHOP_KEY"`, fmt.Sprintf("secret_file = %q", file+"-of-another-user"), "", ""},
-		{`command = ["sh"]`, `started_by = "cron"`, "job pull is started by cron, which meter is not for", ""},
+		{`command = ["sh"]`, `started_by = "cron"`, "meter says how a daemon starts job pull, but cron starts it", ""},
 		{`command = ["sh"]`, "", "job pull fetches: each page is charged before it is sent", ""},
 	} {
 		must.Equal(t, strings.Contains(meterJob, c.from), true, c.from)
