@@ -81,7 +81,6 @@ func (r *Runner) claimOutside(ctx context.Context, j *Job, c claim, began time.T
 		if len(lacks) > 0 {
 			made.Tick, made.Kind = open.UnixMicro(), Scheduled
 			j.takes(s, open, lacks)
-			s.Missed = nil
 		}
 		done.changed = done.changed || made.Kind == Scheduled
 		if s.Pause != nil {
@@ -101,6 +100,8 @@ func (r *Runner) claimOutside(ctx context.Context, j *Job, c claim, began time.T
 				return done, nil
 			}
 			made.Tick, s.LastManual = tick.UnixMicro(), tick.UnixMicro()
+		} else {
+			s.runsAgain(j, lacks)
 		}
 		got = s.claim(made, at, me)
 		done.changed = true
@@ -110,6 +111,21 @@ func (r *Runner) claimOutside(ctx context.Context, j *Job, c claim, began time.T
 		r.reapDead(ctx, j)
 	}
 	return got, end, err
+}
+
+// runsAgain notes that regions have a run again.
+func (s *state) runsAgain(j *Job, regions []string) {
+	if s.Missed == nil {
+		return
+	}
+	missing := s.Missed.Regions
+	if len(missing) == 0 {
+		missing = j.Regions
+	}
+	s.Missed.Regions = slices.DeleteFunc(slices.Clone(missing), func(region string) bool { return slices.Contains(regions, region) })
+	if len(s.Missed.Regions) == 0 {
+		s.Missed = nil
+	}
 }
 
 // lacks are the regions that a run of a region, or of all if it is empty, is the first of for a
@@ -133,13 +149,15 @@ func (j *Job) regionsOf(region string) []string {
 func (r *Runner) outsideLater(ctx context.Context, j *Job, c claim, began time.Time) (Pass, error) {
 	run := Run{Region: c.Regions[0], Started: Instant{began}, Unknown: true, Warning: "the store did not answer when it began, so no charge names it"}
 	t := &tail{most: tailBytes, hide: func() func(string) string { return r.secrets.hider(j, nil) }}
-	ended := c.outside(ctx, OutsideRun{Line: t.line})
+	within, cancel := context.WithTimeoutCause(ctx, j.Timeout, errTimedOut)
+	defer cancel()
+	ended := c.outside(within, OutsideRun{Line: t.line})
 	run.Ended, run.Log = Instant{r.now()}, t.lines()
-	end := ended.ending(ctx)
+	end := ended.ending(within)
 	run.finish(end.of(run))
 	record := Record{Started: run.Started, Ended: run.Ended, Runs: []Run{run}}
 	record.conclude()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finalWriteTimeout)
+	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), finalWriteTimeout)
 	defer cancel()
 	c.outside = nil
 	claimed, stays, err := r.claimOutside(ctx, j, c, began)

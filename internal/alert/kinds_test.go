@@ -361,7 +361,7 @@ func TestEndsWaitForBegins(t *testing.T) {
 func TestAPartOfTheRegionsEndsNothing(t *testing.T) {
 	j := &jobs.Job{Name: "nightly", Budget: "shop/main", Regions: []string{"US", "GB"}}
 	for n, ends := range []bool{1: false, 2: true} {
-		pass := jobs.Record{Outcome: jobs.Succeeded, Runs: make([]jobs.Run, n)}
+		pass := jobs.Record{Outcome: jobs.Succeeded, Runs: []jobs.Run{{Region: "US"}, {Region: "GB"}}[:n]}
 		for _, f := range ofPass(j, pass, func(int64) int64 { return 0 }, 0) {
 			check.Equal(t, f.off, ends, f.Kind, "after regions", n)
 		}

@@ -115,8 +115,9 @@ func (h *Host) table(name string, kinds []Kind) string {
 	line("\n# %s\n[upstream.%s.limit.calls]\nquota = %d\nwindow = %q", why, name, quota, window)
 	if len(h.Variables) > 1 {
 		line("\n# Each has a quota of its own, as if each were of another account.")
+		taken := map[string]bool{}
 		for _, variable := range h.Variables {
-			line("[upstream.%s.credential.%s]\nsecret_env = %q", name, nameOf(variable), variable)
+			line("[upstream.%s.credential.%s]\nsecret_env = %q", name, unique(nameOf(variable), taken), variable)
 		}
 		return b.String()
 	}
